@@ -6,7 +6,7 @@ use levity_wire::jwt::{self, Key as VerificationKey, Material};
 
 use super::realm::realm;
 use crate::schema::{Key, Kind, documented, key};
-use crate::section::Section;
+use crate::section::{Secret, Section};
 
 /// The maximum length of a file of keys.
 const KEYS_BYTES_MAX: u64 = 256 * 1024;
@@ -96,19 +96,14 @@ fn keys(section: &Section<'_>) -> Option<Vec<VerificationKey>> {
 }
 
 fn secret(section: &Section<'_>) -> Option<Vec<VerificationKey>> {
-    let given = section.secret("secret")?;
-    let Some(line) = given.text else {
-        return Some(Vec::new());
-    };
-    if line.len() < jwt::SECRET_BYTES_MIN {
-        let message = format!("a secret has at least {} bytes", jwt::SECRET_BYTES_MIN);
-        section.report(&given.key, message, None);
-        return None;
-    }
-    Some(vec![VerificationKey {
+    let Secret(bytes) = section.secret_of("secret", jwt::SECRET_BYTES_MIN)?;
+    // A file that was not read is no key: everybody knows the empty one.
+    let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
+    let key = bytes.map(|bytes| VerificationKey {
         id: None,
-        material: Material::Secret(line.into_bytes()),
-    }])
+        material: Material::Secret(bytes),
+    });
+    Some(key.into_iter().collect())
 }
 
 /// The name of a cookie or parameter.

@@ -14,7 +14,7 @@ use levity_wire::htpasswd;
 use crate::network::AddressSet;
 
 pub use self::jwt::Jwt;
-pub use self::signed_url::{Secret, SignatureForm, SignedPart, SignedUrl};
+pub use self::signed_url::{SignatureForm, SignedPart, SignedUrl};
 
 /// The gates of a site or route. A request has to pass each of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,9 +1,7 @@
 //! `signed_url`: URLs that let their clients in for some time.
 
-use std::fmt;
-
 use crate::schema::{Key, Kind, documented, key};
-use crate::section::{Section, Text};
+use crate::section::{Secret, Section, Text};
 
 /// The minimum length of a secret for HMAC: 128 bits, if its bytes are random.
 const SECRET_BYTES_MIN: usize = 16;
@@ -19,16 +17,6 @@ pub struct SignedUrl {
     pub signature: String,
     /// The parameter with the end of the validity, in seconds since 1970.
     pub expires: String,
-}
-
-/// Bytes that belong in no output.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub Vec<u8>);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
 }
 
 /// What is signed, and how.
@@ -88,7 +76,11 @@ pub(crate) const KEYS: &[Key] = documented! {
 pub(crate) fn read(section: &Section<'_>) -> Option<SignedUrl> {
     let md5 = section.text("md5");
     let with_client = section.boolean("client") == Some(true);
-    let secret = secret(section, md5.is_none());
+    if !section.has("secret") {
+        section.require("secret_file");
+    }
+    let bytes_min = if md5.is_none() { SECRET_BYTES_MIN } else { 1 };
+    let secret = section.secret_of("secret", bytes_min);
     let (signature, expires) = (name(section, "signature"), name(section, "expires"));
     if signature == expires {
         section.report("signature", "it is `expires` too", None);
@@ -107,24 +99,6 @@ pub(crate) fn read(section: &Section<'_>) -> Option<SignedUrl> {
         signature,
         expires,
     })
-}
-
-fn secret(section: &Section<'_>, is_for_hmac: bool) -> Option<Secret> {
-    if !section.has("secret") {
-        section.require("secret_file");
-    }
-    let given = section.secret("secret")?;
-    let Some(text) = given.text else {
-        return Some(Secret(Vec::new()));
-    };
-    let line = text.lines().next().unwrap_or_default();
-    let bytes_min = if is_for_hmac { SECRET_BYTES_MIN } else { 1 };
-    if line.len() < bytes_min {
-        let message = format!("a secret has at least {bytes_min} bytes");
-        let help = "`openssl rand -hex 32` makes one".to_owned();
-        section.report(&given.key, message, Some(help));
-    }
-    Some(Secret(line.as_bytes().to_vec()))
 }
 
 /// The name of a parameter, as it is sent.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use strum::{EnumMessage, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 pub use self::store::{MailboxStore, StoreKind};
-use crate::gates::Secret;
 use crate::origins::Origins;
+use crate::section::Secret;
 
 /// `[[mailbox]]`: a named set of mailboxes with the same settings.
 #[derive(Debug, Clone, PartialEq, Eq)]

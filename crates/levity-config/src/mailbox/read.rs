@@ -6,7 +6,7 @@ use levity_wire::jwt::SECRET_BYTES_MIN;
 
 use super::{Mailbox, MailboxProtocol, MailboxStore, StoreKind};
 use crate::address::Address;
-use crate::gates::{Gates, Secret};
+use crate::gates::Gates;
 use crate::limits::Limits;
 use crate::model::{Answer, Listen, Location, Route, Site};
 use crate::named::{NameForm, Named};
@@ -216,25 +216,11 @@ fn mailbox(section: &Section<'_>, names: &mut Named) -> Mailbox {
         heartbeat: section.duration("heartbeat"),
         retry: section.duration("retry"),
         rotate: section.duration("rotate"),
-        publish_key: secret(section, "publish_key"),
-        grip_key: secret(section, "grip_key"),
+        publish_key: section.secret_of("publish_key", SECRET_BYTES_MIN),
+        grip_key: section.secret_of("grip_key", SECRET_BYTES_MIN),
         unread: section.reader.take_unread(),
         origins: origins::read(section),
         claim: claim.map(|given| given.text.to_owned()),
         protocol: section.word_or_default("protocol"),
     }
-}
-
-/// The secret of `key`, which is in a file.
-fn secret(section: &Section<'_>, key: &str) -> Option<Secret> {
-    let given = section.secret(key)?;
-    let Some(line) = given.text else {
-        return Some(Secret(Vec::new()));
-    };
-    if line.len() < SECRET_BYTES_MIN {
-        let message = format!("a key has at least {SECRET_BYTES_MIN} bytes");
-        let help = "`openssl rand -hex 32` makes one".to_owned();
-        section.report(&given.key, message, Some(help));
-    }
-    Some(Secret(line.into_bytes()))
 }

@@ -246,6 +246,10 @@ fn what_cannot_sign() {
             "at least 1 bytes",
         ),
         (
+            "secret = \"0123456789abcdef\\nsecond\"".to_owned(),
+            "a secret is one line",
+        ),
+        (
             format!("{long}, secret_file = \"users\""),
             "`secret_file` is given too",
         ),

@@ -318,7 +318,7 @@ fn keys_are_read_from_files() {
     let problems = loaded(&key[1..], &key).expect_err("a short key");
     assert_eq!(
         problems,
-        ["`publish_key_file`: a key has at least 32 bytes"]
+        ["`publish_key_file`: a secret has at least 32 bytes"]
     );
     let problems = loaded(&key, &"g".repeat(4097)).expect_err("a long file");
     assert!(

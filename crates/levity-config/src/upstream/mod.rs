@@ -11,7 +11,7 @@ use std::time::Duration;
 use strum::{EnumMessage, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 use crate::address::Address;
-use crate::gates::signed_url::Secret;
+use crate::section::Secret;
 use crate::tls::CertificateFiles;
 use crate::tries::Try;
 

@@ -8,12 +8,11 @@ use super::{
     At, Backend, Balance, Check, Protocol, ProxyProtocol, ResponseLimits, Retry, Sticky, Upstream,
     UpstreamTls, backend,
 };
-use crate::gates::signed_url::Secret;
 use crate::headers::is_request_target;
 use crate::host::host_or_report;
 use crate::named::{NameForm, Named};
 use crate::reader::Reader;
-use crate::section::{Section, Text};
+use crate::section::{Secret, Section, Text};
 use crate::tls::CertificateFiles;
 use crate::token::is_token;
 

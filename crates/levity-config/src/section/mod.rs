@@ -1,8 +1,10 @@
 //! Typed access to the tables of a configuration. Every problem is collected in the [`Reader`].
 
+mod files;
+mod secret;
+
 use std::fmt::Display;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,17 +12,12 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use crate::address::{Address, AddressError};
-use crate::on_disk::{Unusable, is_directory, text_of};
-use crate::reader::{NamedFile, Reader};
+use crate::reader::Reader;
 use crate::schema::{Key, Kind, Schema, Table};
 use crate::suggest::{listed, nearest};
 use crate::{foreign, unknown};
 
-/// The maximum length of the file of a secret in bytes.
-const SECRET_BYTES_MAX: u64 = 4096;
-
-/// Begins the path of a credential of the service.
-const CREDENTIAL: &str = "credential:";
+pub use self::secret::Secret;
 
 /// A string of a file.
 pub(crate) struct Text<'r> {
@@ -75,15 +72,6 @@ pub(crate) enum Element<'r> {
     Text(Text<'r>),
     /// A whole number, as it is written.
     Number(Text<'r>),
-}
-
-/// A secret, which stands in the configuration or in a file.
-pub(crate) struct GivenSecret {
-    /// The value, or the first line of the file; `None` for a file that was not read, since the configuration was not loaded from the
-    /// disk or the file does not respond, which is noted.
-    pub(crate) text: Option<String>,
-    /// The key that gives it.
-    pub(crate) key: String,
 }
 
 /// One table of a file.
@@ -613,187 +601,6 @@ impl<'r> Section<'r> {
     pub(crate) fn default_word<W: FromStr>(&self, name: &str) -> W {
         let default = self.default(name).parse().ok();
         default.unwrap_or_else(|| unreachable!("the default of `{name}` is a word"))
-    }
-
-    /// A path, taken from the folder of the file in which it stands; `None` when the key is absent or wrong.
-    pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
-        self.joined(name, &self.text(name)?)
-    }
-
-    /// The path of a folder, which must exist when the file was loaded from the disk; `None` when the
-    /// key is absent or no path. May block.
-    pub(crate) fn folder(&self, name: &str) -> Option<PathBuf> {
-        self.existing(name, &self.text(name)?)
-    }
-
-    /// Paths of folders as for [`Self::folder`]; empty when the key is absent or wrong. May block.
-    pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
-        let given = self.names(name).unwrap_or_default();
-        given
-            .iter()
-            .filter_map(|text| self.existing(name, text))
-            .collect()
-    }
-
-    fn existing(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
-        let path = self.joined(name, given)?;
-        if !self.reader.is_loaded {
-            return Some(path);
-        }
-        let shown = path.display();
-        match is_directory(&path) {
-            Ok(()) => {}
-            Err(Unusable::Silent) => {
-                let note = format!(
-                    "`{name}`: {shown} does not respond; what needs it gets 503 until it does"
-                );
-                self.reader.note(&given.span, note);
-            }
-            Err(Unusable::Wrong(reason)) => {
-                let message = format!("`{name}`: {shown} {reason}");
-                let of_home = given.text == "~" || given.text.starts_with("~/");
-                let help =
-                    of_home.then(|| "`~` is not expanded: write the path in full".to_owned());
-                self.reader.report(&given.span, message, help);
-            }
-        }
-        Some(path)
-    }
-
-    /// Whether the configuration was loaded from the disk, and so files that it names are read.
-    pub(crate) fn reads_files(&self) -> bool {
-        self.reader.is_loaded
-    }
-
-    /// The text of a file; none when the configuration was not loaded from the disk, or the file does not respond, which is noted: it
-    /// is [unread](Reader::unread). `None` when the key is absent or wrong, and when the file cannot be read or is longer than
-    /// `bytes_max`, which is reported. Blocks.
-    pub(crate) fn file_text(
-        &self,
-        name: &str,
-        bytes_max: u64,
-    ) -> Option<(PathBuf, Option<String>)> {
-        let given = self.text(name)?;
-        let path = self.joined(name, &given)?;
-        if !self.reader.is_loaded {
-            return Some((path, None));
-        }
-        match text_of(&path, bytes_max) {
-            Ok(text) => Some((path, Some(text))),
-            Err(Unusable::Silent) => {
-                self.reader.leave_unread(&given.span, name, &path);
-                Some((path, None))
-            }
-            Err(Unusable::Wrong(reason)) => {
-                given.refuse(format!("`{name}`: {} {reason}", path.display()));
-                None
-            }
-        }
-    }
-
-    /// The secret of the key `name`, or of the file that the key with `_file` behind it names. `None` if neither is given, or they are
-    /// wrong, which is reported. A file that does not respond is [unread](Reader::unread). May block.
-    pub(crate) fn secret(&self, name: &str) -> Option<GivenSecret> {
-        let file_key = format!("{name}_file");
-        let may_be_here = self
-            .table
-            .keys
-            .iter()
-            .any(|key| key.name == name && key.has_file);
-        if !may_be_here || !self.has(name) {
-            let (_, text) = self.file_text(&file_key, SECRET_BYTES_MAX)?;
-            let line = |text: String| text.lines().next().unwrap_or_default().to_owned();
-            return Some(GivenSecret {
-                text: text.map(line),
-                key: file_key,
-            });
-        }
-        let given = self.text(name)?;
-        if self.has(&file_key) {
-            self.report(name, format_args!("`{file_key}` is given too"), None);
-            return None;
-        }
-        Some(GivenSecret {
-            text: Some(given.text.to_owned()),
-            key: name.to_owned(),
-        })
-    }
-
-    /// Has the file at `path`, a value of `name`, sent to nobody. Values of secret keys need no call.
-    pub(crate) fn withhold(&self, name: &str, path: &Path) {
-        let file = self.named_file(name, path);
-        self.reader.secrets.borrow_mut().push(file);
-    }
-
-    /// `path` as a value of `name`.
-    pub(crate) fn named_file(&self, name: &str, path: &Path) -> NamedFile {
-        NamedFile {
-            line: Some(self.reader.line(&self.span_of(name))),
-            path: path.to_owned(),
-        }
-    }
-
-    /// Reports that the folder of `path`, the value of `name`, does not exist, and if the server does not start without it, that it does
-    /// not respond. Checks only when the file was loaded from the disk. May block.
-    pub(crate) fn must_have_folder(&self, name: &str, path: &Path, is_needed: bool) {
-        let folder = path.parent().filter(|_| self.reader.is_loaded);
-        match folder.map(|folder| (folder.display(), is_directory(folder))) {
-            Some((folder, Err(Unusable::Silent))) if !is_needed => {
-                self.note(name, format!("{folder} does not respond"));
-            }
-            Some((folder, Err(Unusable::Silent))) => {
-                self.report(name, format_args!("{folder} does not respond"), None);
-            }
-            Some((folder, Err(Unusable::Wrong(reason)))) => {
-                self.report(name, format_args!("{folder} {reason}"), None);
-            }
-            Some((_, Ok(()))) | None => {}
-        }
-    }
-
-    /// The path of a text of `name`. That of a secret key is sent to nobody.
-    pub(crate) fn joined(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
-        if given.text.is_empty() || given.text.contains('\0') {
-            given.refuse(format!("`{name}`: not a path"));
-            return None;
-        }
-        let folder = self.reader.folder(&given.span);
-        let path = match given.text.strip_prefix(CREDENTIAL) {
-            Some(credential) => self.credential(name, credential, given)?,
-            None => folder.map_or_else(
-                || PathBuf::from(given.text),
-                |folder| folder.join(given.text),
-            ),
-        };
-        if self.table.key(name).is_secret {
-            self.withhold(name, &path);
-        }
-        Some(path)
-    }
-
-    /// The path of a credential of the service (systemd.exec(5)). A text without a file has none: its path stays.
-    fn credential(&self, name: &str, credential: &str, given: &Text<'_>) -> Option<PathBuf> {
-        if credential.is_empty() || credential.contains('/') || credential.starts_with('.') {
-            let message =
-                format!("`{name}`: what follows `{CREDENTIAL}` is not the name of a credential");
-            given.refuse(message);
-            return None;
-        }
-        match &self.reader.credentials {
-            _ if !self.reader.is_loaded => Some(PathBuf::from(given.text)),
-            Some(folder) => Some(folder.join(credential)),
-            None => {
-                let message = format!(
-                    "`{name}`: there are no credentials: `$CREDENTIALS_DIRECTORY` is not set"
-                );
-                let help = format!(
-                    "outside of the service, set it to a folder with a file `{credential}`, or use `--env-file` of `check`, `explain` or \
-                     `certs` with `CREDENTIALS_DIRECTORY=FOLDER`; in the unit, `LoadCredential={credential}:PATH` beneath [Service] sets it"
-                );
-                given.refuse_with(message, help);
-                None
-            }
-        }
     }
 
     /// Strings of an array; `None` when the key is absent or wrong.
