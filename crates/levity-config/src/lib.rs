@@ -97,7 +97,8 @@ pub use line::{Line, Note};
 pub use listen::redirect_port;
 pub use listing_archive::ArchiveForm;
 pub use load::{
-    AdminPlaces, load, load_admin, load_again, load_without_certificates, parse, parse_beneath,
+    AdminPlaces, load, load_admin, load_again, load_for_start, load_without_certificates, parse,
+    parse_beneath,
 };
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};
 pub use log_format::{LogField, LogPart, LogTemplate, LogValue};

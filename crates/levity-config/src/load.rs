@@ -66,7 +66,16 @@ pub fn parse_beneath(folder: &Path, text: &str) -> Result<Config, Vec<Problem>> 
 ///
 /// All problems, in the order of the files; also when one cannot be read, is not UTF-8 or has more than 1 MiB.
 pub fn load(path: &Path, variables: &Variables) -> Result<Config, Errors> {
-    load_files(Files::read(path, variables)?, variables, true)
+    load_files(Files::read(path, variables)?, variables, Looks::ALL)
+}
+
+/// The same for a server that starts: a root may be absent. One missing disk is no reason to serve nothing.
+///
+/// # Errors
+///
+/// As those of [`load`], without those of absent roots.
+pub fn load_for_start(path: &Path, variables: &Variables) -> Result<Config, Errors> {
+    load_files(Files::read(path, variables)?, variables, Looks::AT_START)
 }
 
 /// The same for whoever reads the certificates of sites: here these files are not touched, and may be missing.
@@ -75,7 +84,11 @@ pub fn load(path: &Path, variables: &Variables) -> Result<Config, Errors> {
 ///
 /// As those of [`load`], without those of certificates.
 pub fn load_without_certificates(path: &Path, variables: &Variables) -> Result<Config, Errors> {
-    load_files(Files::read(path, variables)?, variables, false)
+    let looks = Looks {
+        at_certificates: false,
+        ..Looks::ALL
+    };
+    load_files(Files::read(path, variables)?, variables, looks)
 }
 
 /// Where a server is asked.
@@ -134,23 +147,39 @@ fn errors(files: &Files, problems: Vec<Problem>) -> Errors {
     }
 }
 
-/// As [`load`], for texts that the files had before.
+/// As [`load_for_start`], for texts that the files had before.
 ///
 /// # Errors
 ///
 /// All problems, in the order of the files.
 pub fn load_again(files: &Files, variables: &Variables) -> Result<Config, Errors> {
-    load_files(files.clone(), variables, true)
+    load_files(files.clone(), variables, Looks::AT_START)
 }
 
-fn load_files(
-    files: Files,
-    variables: &Variables,
-    reads_certificates: bool,
-) -> Result<Config, Errors> {
+/// What is looked for on the disk.
+struct Looks {
+    /// The certificates of sites.
+    at_certificates: bool,
+    /// Whether each root is there.
+    at_roots: bool,
+}
+
+impl Looks {
+    const ALL: Self = Self {
+        at_certificates: true,
+        at_roots: true,
+    };
+    const AT_START: Self = Self {
+        at_roots: false,
+        ..Self::ALL
+    };
+}
+
+fn load_files(files: Files, variables: &Variables, looks: Looks) -> Result<Config, Errors> {
     let mut reader = Reader::new(Source::of(files.parts()), SCHEMA);
     reader.is_loaded = true;
-    reader.reads_certificates = reads_certificates;
+    reader.reads_certificates = looks.at_certificates;
+    reader.roots_may_be_absent = !looks.at_roots;
     reader.credentials = credentials(variables);
     // They have secrets too, such as those of `signed_url` and of backends.
     let own = files.paths().map(|path| NamedFile {

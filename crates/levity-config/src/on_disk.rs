@@ -13,6 +13,8 @@ use crate::in_unit::remedy;
 pub(crate) enum Unusable {
     /// It does not respond.
     Silent,
+    /// There is nothing, in these words.
+    Absent(String),
     /// For this reason.
     Wrong(String),
 }
@@ -34,7 +36,7 @@ pub(crate) fn is_directory(path: &Path) -> Result<(), Unusable> {
         Ok(_) => Err(Unusable::Wrong("is not a folder".to_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let remedy = remedy(path, &error);
-            Err(Unusable::Wrong(format!("does not exist{remedy}")))
+            Err(Unusable::Absent(format!("does not exist{remedy}")))
         }
         Err(error) => Err(named(path, &error, "cannot be accessed")),
     }

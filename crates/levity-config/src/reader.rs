@@ -27,6 +27,8 @@ pub(crate) struct Reader<'t> {
     pub(crate) credentials: Option<PathBuf>,
     /// Whether the certificates of sites are read from their files.
     pub(crate) reads_certificates: bool,
+    /// Whether a root that is absent is no error.
+    pub(crate) roots_may_be_absent: bool,
     /// Whether files that are included could not be read.
     pub(crate) is_incomplete: bool,
     /// Lines with a syntax error. Further errors there are only its consequences.
@@ -58,6 +60,7 @@ impl<'t> Reader<'t> {
             schema,
             strings: Strings::default(),
             is_loaded: false,
+            roots_may_be_absent: false,
             credentials: None,
             reads_certificates: false,
             is_incomplete: false,

@@ -22,7 +22,7 @@ pub(crate) struct OwnFolder<'a> {
 /// and what else lies there would be taken for files of the server.
 pub(crate) fn read(section: &Section<'_>, others: &[OwnFolder<'_>]) -> Option<PathBuf> {
     const KEY: &str = "root";
-    let root = section.folder(KEY)?;
+    let root = section.root_folder(KEY)?;
     for other in others {
         if let Some(message) = other.path.and_then(|path| shared(&root, other.key, path)) {
             let help = format!("keep {} in a folder that is not served", other.content);

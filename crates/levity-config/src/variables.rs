@@ -88,7 +88,7 @@ fn read(path: &Path) -> Result<BTreeMap<String, String>, String> {
     let shown = path.display();
     let text = text_of(path, FILE_BYTES_MAX).map_err(|unusable| match unusable {
         Unusable::Silent => format!("{shown} does not respond"),
-        Unusable::Wrong(reason) => format!("{shown} {reason}"),
+        Unusable::Absent(reason) | Unusable::Wrong(reason) => format!("{shown} {reason}"),
     })?;
     parse(&text).map_err(|(line, reason)| format!("{shown}:{line}: {reason}"))
 }

@@ -49,6 +49,7 @@ pub mod serve;
 pub mod server;
 mod service_manager;
 mod shares;
+pub mod signals;
 pub mod status;
 mod tls;
 pub mod upload_store;

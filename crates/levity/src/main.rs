@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         colour: colour(std::io::stderr().is_terminal()),
     };
     match cli::step(std::env::args_os(), &mut streams) {
-        Step::Serve(plan) => levity::server::run(*plan),
+        Step::Serve(plan, early) => levity::server::run(*plan, early),
         Step::Top(options) => match top::run(&options, colour(true)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::future;
 use std::io;
 use std::mem;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
@@ -18,7 +18,7 @@ use levity_compute::Pool;
 use levity_config::address::Address;
 use levity_config::in_unit::remedy;
 use levity_config::{Config, Hidden, Note};
-use levity_disk::{Disk, Root, Watcher, late_returns, patiently};
+use levity_disk::{Disk, Root, Symlinks, Watcher, late_returns, patiently};
 use levity_net::{Bound, Inherited, ListeningSocket};
 use levity_telemetry::diagnostics;
 use levity_telemetry::mounts::Mounts;
@@ -29,13 +29,12 @@ use levity_telemetry::stats::{
 };
 use levity_tls::TicketKeys;
 use tokio::runtime::{Handle, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, MissedTickBehavior};
 
 use crate::admin;
-use crate::admin::control::Order;
+use crate::admin::control::{Order, Outcome};
 use crate::cache::SharedCache;
 use crate::cli::Plan;
 use crate::compute::Compute;
@@ -54,6 +53,7 @@ use crate::reload::{Made, Present, Refused, bind};
 use crate::route::{Service, ServiceParts};
 use crate::service_manager;
 use crate::shares::{self, Bounds, Shares};
+use crate::signals::{EarlySignals, Event, Signals};
 use crate::status::{self, CurrentTls, Status, Upstreams};
 use crate::tls;
 use crate::tls::acme::AcmeThread;
@@ -75,6 +75,9 @@ const DRAIN_REPORT_DELAY: Duration = Duration::from_millis(500);
 /// How often the control thread looks for hits of rate limits that no line of the log has counted.
 const LIMITS_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The maximum number of notes that whoever asks for a reload is told. All are in the log.
+const NOTES_MAX: usize = 50;
+
 /// The time-out for writing the last log lines.
 const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -82,9 +85,9 @@ const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 const STORE_END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the server until a signal stops it.
-pub fn run(plan: Plan) -> ExitCode {
+pub fn run(plan: Plan, early: EarlySignals) -> ExitCode {
     let hidden = plan.config.hidden.clone();
-    match serve(plan) {
+    match serve(plan, early) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             diagnostics::flush(FINAL_FLUSH_TIMEOUT);
@@ -99,7 +102,7 @@ fn in_words(error: &io::Error, hidden: &Hidden) -> String {
     hidden.hide(&with_help(error)).into_owned()
 }
 
-fn serve(plan: Plan) -> io::Result<()> {
+fn serve(plan: Plan, early: EarlySignals) -> io::Result<()> {
     // It changes the environment, so before there are other threads.
     let inherited = Arc::new(Inherited::take()?);
     let confinement = Confinement::start(&plan.config);
@@ -107,7 +110,7 @@ fn serve(plan: Plan) -> io::Result<()> {
     diagnostics::start().map_err(lacking("no thread for the log"))?;
     let runtime = start_runtime().map_err(lacking("no event loop for the control thread"))?;
     let outcome = runtime.block_on(async {
-        let mut signals = Signals::new().map_err(lacking("no handlers of signals"))?;
+        let mut signals = Signals::new(early).map_err(lacking("no handlers of signals"))?;
         let Some(mut server) = start(plan, inherited, confinement, &mut signals).await? else {
             return Ok(());
         };
@@ -174,48 +177,6 @@ fn refuse_huge_pages() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// The signals that control the process.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    /// nginx ends gracefully by it, and scripts and images that were made for it send it.
-    quit: Signal,
-    reload: Signal,
-    reopen: Signal,
-}
-
-enum Event {
-    Stop,
-    Reload,
-    Reopen,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            quit: signal(SignalKind::quit())?,
-            reload: signal(SignalKind::hangup())?,
-            reopen: signal(SignalKind::user_defined1())?,
-        })
-    }
-
-    async fn next(&mut self) -> Event {
-        tokio::select! {
-            _ = self.terminate.recv() => Event::Stop,
-            _ = self.interrupt.recv() => Event::Stop,
-            _ = self.quit.recv() => Event::Stop,
-            _ = self.reload.recv() => Event::Reload,
-            _ = self.reopen.recv() => Event::Reopen,
-        }
-    }
-
-    async fn stop(&mut self) {
-        while !matches!(self.next().await, Event::Stop) {}
-    }
-}
-
 /// A reload in progress. It runs beside the control thread, so that a frozen root does not keep the server
 /// from handling signals.
 #[derive(Default)]
@@ -228,6 +189,7 @@ struct Reloading {
     waiting_again: Vec<Order>,
     /// [`late_returns`] when the last one began; at first, when the process did.
     late_returns: u64,
+    absent: AbsentRoots,
 }
 
 /// What a reload reads.
@@ -271,7 +233,7 @@ impl Reloading {
         self.late_returns = late_returns();
         let made = beside("reload", move || {
             let config = match text {
-                Text::New => plan.reload(),
+                Text::New => plan.reload(old.is_incomplete()),
                 Text::Same => plan.again(&old.config.files),
             };
             let config = config.map_err(Refused::Config)?;
@@ -290,7 +252,7 @@ impl Reloading {
     }
 
     /// Tells the outcome to those who wait for it, and begins another one if that was asked for meanwhile.
-    fn ended(&mut self, server: &Server, outcome: &Result<(), String>) {
+    fn ended(&mut self, server: &Server, outcome: &Outcome) {
         service_manager::ready();
         for order in self.waiting.drain(..) {
             // An error means that the client has gone.
@@ -302,9 +264,10 @@ impl Reloading {
         }
     }
 
-    /// Begins another one if something responds again without which the configuration is not complete.
+    /// Begins another one if something responds or is there again without which the configuration is not complete.
     fn begin_if_late(&mut self, server: &Server) {
-        let is_late = self.late_returns != late_returns();
+        let have_come = self.absent.have_come(server);
+        let is_late = have_come || self.late_returns != late_returns();
         if is_late && self.made.is_none() && server.service.is_incomplete() {
             self.begin(server, Text::Same);
         }
@@ -320,6 +283,45 @@ impl Reloading {
         let panicked = |_| Err(Refused::Service("the reload panicked".to_owned()));
         joined.unwrap_or_else(panicked)
     }
+}
+
+/// A look for absent roots, beside the control thread: they may be on a frozen disk.
+#[derive(Default)]
+struct AbsentRoots {
+    look: Option<oneshot::Receiver<Vec<PathBuf>>>,
+    /// They are looked for no more: what a reload could not do with them, the next one cannot either.
+    come: Vec<PathBuf>,
+}
+
+impl AbsentRoots {
+    /// Whether one can be opened that could not when the configuration was read. Begins another look.
+    fn have_come(&mut self, server: &Server) -> bool {
+        let seen = match self.look.as_mut().map(oneshot::Receiver::try_recv) {
+            Some(Err(TryRecvError::Empty)) => return false,
+            Some(Ok(seen)) => seen,
+            Some(Err(TryRecvError::Closed)) | None => Vec::new(),
+        };
+        let have_come = !seen.is_empty();
+        self.come.extend(seen);
+        let absent = server.service.absent_roots().iter();
+        let absent: Vec<_> = absent
+            .filter(|path| !self.come.contains(path))
+            .cloned()
+            .collect();
+        if absent.is_empty() {
+            self.look = None;
+            return have_come;
+        }
+        let look = move || absent.into_iter().filter(|path| opens(path)).collect();
+        // Without a thread, the next call may have one.
+        self.look = beside("absent roots", look).ok();
+        have_come
+    }
+}
+
+fn opens(root: &Path) -> bool {
+    let opened = patiently(root, |path| Root::open(path, Symlinks::Beneath));
+    matches!(opened, Ok(Ok(_)))
 }
 
 /// A look at the files of certificates, beside the control thread: they may be on a frozen disk.
@@ -758,8 +760,8 @@ impl Server {
     ///
     /// # Errors
     /// Why it failed, as lines of text.
-    fn reload(&mut self, made: Result<Made, Refused>) -> Result<(), String> {
-        let refused = match made {
+    fn reload(&mut self, made: Result<Made, Refused>) -> Outcome {
+        let swapped = match made {
             Ok(made) => {
                 let hidden = made.service.config.hidden.clone();
                 self.swap(made).map_err(|error| in_words(&error, &hidden))
@@ -769,9 +771,13 @@ impl Server {
                 Err(errors.render(false) + "the configuration has errors")
             }
         };
-        let Err(reason) = refused else {
-            diagnostics::log(format_args!("configuration reloaded"));
-            return Ok(());
+        let reason = match swapped {
+            Ok(notes) => {
+                diagnostics::log(format_args!("configuration reloaded"));
+                let notes = notes.iter().take(NOTES_MAX);
+                return Ok(notes.map(|note| format!("note: {note}\n")).collect());
+            }
+            Err(reason) => reason,
         };
         let (before, last) = reason.rsplit_once('\n').unwrap_or(("", &reason));
         for line in before.lines() {
@@ -783,7 +789,8 @@ impl Server {
         Err(before.collect::<String>() + &last + "\n")
     }
 
-    fn swap(&mut self, made: Made) -> io::Result<()> {
+    /// Gives the notes that the configuration before did not have.
+    fn swap(&mut self, made: Made) -> io::Result<Vec<String>> {
         let Made {
             service,
             mut bound,
@@ -825,13 +832,14 @@ impl Server {
         let before = self.service.config.notes.iter().map(Note::to_string);
         let before: HashSet<_> = before.collect();
         let notes = service.config.notes.iter().map(Note::to_string);
-        log_notes(notes.filter(|note| !before.contains(note)));
+        let notes: Vec<_> = notes.filter(|note| !before.contains(note)).collect();
+        log_notes(&notes);
         self.checks = check::start(&service.upstreams);
         service.follow_certificates(&self.parts);
         self.service = service;
         self.report_unwatched_roots();
         self.report_unused_sockets();
-        Ok(())
+        Ok(notes)
     }
 }
 

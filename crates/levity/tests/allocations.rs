@@ -43,8 +43,8 @@ fn a_request_from_memory() {
         folder.path().display()
     );
     fs::write(path("levity.toml"), config).expect("a configuration");
-    let plan = plan(&path("levity.toml"));
-    let server = thread::spawn(|| levity::server::run(*plan));
+    let (plan, early) = plan(&path("levity.toml"));
+    let server = thread::spawn(|| levity::server::run(*plan, early));
 
     let mut client = connect(&path("socket"));
     let mut response = vec![0; 8192];
@@ -71,7 +71,7 @@ fn a_request_from_memory() {
     }
 }
 
-fn plan(config: &Path) -> Box<levity::cli::Plan> {
+fn plan(config: &Path) -> (Box<levity::cli::Plan>, levity::signals::EarlySignals) {
     let mut streams = Streams {
         out: &mut io::sink(),
         err: &mut io::stderr(),
@@ -79,7 +79,7 @@ fn plan(config: &Path) -> Box<levity::cli::Plan> {
     };
     let args = ["levity", "run", "-c", config.to_str().expect("UTF-8")];
     match cli::step(args.map(Into::into), &mut streams) {
-        Step::Serve(plan) => plan,
+        Step::Serve(plan, early) => (plan, early),
         _ => panic!("the configuration is refused"),
     }
 }

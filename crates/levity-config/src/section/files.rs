@@ -18,7 +18,13 @@ impl Section<'_> {
     /// The path of a folder, which must exist when the file was loaded from the disk; `None` when the
     /// key is absent or no path. May block.
     pub(crate) fn folder(&self, name: &str) -> Option<PathBuf> {
-        self.existing(name, &self.text(name)?)
+        self.existing(name, &self.text(name)?, false)
+    }
+
+    /// The same for a root, which may be absent [as the reader says](Reader::roots_may_be_absent).
+    pub(crate) fn root_folder(&self, name: &str) -> Option<PathBuf> {
+        let may_be_absent = self.reader.roots_may_be_absent;
+        self.existing(name, &self.text(name)?, may_be_absent)
     }
 
     /// Paths of folders as for [`Self::folder`]; empty when the key is absent or wrong. May block.
@@ -26,11 +32,11 @@ impl Section<'_> {
         let given = self.names(name).unwrap_or_default();
         given
             .iter()
-            .filter_map(|text| self.existing(name, text))
+            .filter_map(|text| self.existing(name, text, false))
             .collect()
     }
 
-    fn existing(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
+    fn existing(&self, name: &str, given: &Text<'_>, may_be_absent: bool) -> Option<PathBuf> {
         let path = self.joined(name, given)?;
         if !self.reader.is_loaded {
             return Some(path);
@@ -44,7 +50,9 @@ impl Section<'_> {
                 );
                 self.reader.note(&given.span, note);
             }
-            Err(Unusable::Wrong(reason)) => {
+            // The server says so itself, when it cannot open the root.
+            Err(Unusable::Absent(_)) if may_be_absent => {}
+            Err(Unusable::Absent(reason) | Unusable::Wrong(reason)) => {
                 let message = format!("`{name}`: {shown} {reason}");
                 let of_home = given.text == "~" || given.text.starts_with("~/");
                 let help =
@@ -79,7 +87,7 @@ impl Section<'_> {
                 self.reader.leave_unread(&given.span, name, &path);
                 Some((path, None))
             }
-            Err(Unusable::Wrong(reason)) => {
+            Err(Unusable::Absent(reason) | Unusable::Wrong(reason)) => {
                 given.refuse(format!("`{name}`: {} {reason}", path.display()));
                 None
             }
@@ -111,7 +119,7 @@ impl Section<'_> {
             Some((folder, Err(Unusable::Silent))) => {
                 self.report(name, format_args!("{folder} does not respond"), None);
             }
-            Some((folder, Err(Unusable::Wrong(reason)))) => {
+            Some((folder, Err(Unusable::Absent(reason) | Unusable::Wrong(reason)))) => {
                 self.report(name, format_args!("{folder} {reason}"), None);
             }
             Some((_, Ok(()))) | None => {}

@@ -1,13 +1,16 @@
 //! System calls that the server never makes: a process that somebody has taken over shall not make them either.
 //!
-//! The list is short and names what gives power over other processes, the kernel, mounts or time. It allows what it does not know,
-//! so that a new version of a library breaks nothing.
+//! The list is short and names what gives power over other processes, the kernel, mounts or time, and what starts programs, also
+//! those that no folder has (`memfd_create`). It allows what it does not know, so that a new version of a library breaks nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch,
+};
 
 /// The first version of Linux on which a filter costs nothing: it remembers which calls are allowed for all arguments (5.11), and does
 /// not turn mitigations of the processor on for a process because it has a filter (5.16).
@@ -22,7 +25,10 @@ pub fn deny() -> io::Result<()> {
     if version() < FREE_SINCE {
         return Ok(());
     }
-    seccompiler::apply_filter_all_threads(&program()?).map_err(io::Error::other)
+    for program in programs()? {
+        seccompiler::apply_filter_all_threads(&program).map_err(io::Error::other)?;
+    }
+    Ok(())
 }
 
 /// The first two numbers of the kernel's version; zeros if it has others.
@@ -33,19 +39,60 @@ fn version() -> (u32, u32) {
     (next(), next())
 }
 
-fn program() -> io::Result<BpfProgram> {
+/// The filters. A filter gives all calls that it refuses the same error.
+fn programs() -> io::Result<[BpfProgram; 2]> {
+    let mut denied: Rules = DENIED.iter().map(|number| (*number, Vec::new())).collect();
+    let namespaces = NAMESPACES.iter().map(|flag| has_flag(*flag));
+    let namespaces: Result<_, _> = namespaces.collect();
+    denied.insert(libc::SYS_clone, namespaces.map_err(io::Error::other)?);
+    // Its flags are in memory, which a filter cannot read. The C library then calls `clone`.
+    let absent = Rules::from([(libc::SYS_clone3, Vec::new())]);
+    Ok([
+        program(denied, libc::EPERM)?,
+        program(absent, libc::ENOSYS)?,
+    ])
+}
+
+/// The rules by number of the call: it is refused if one of them matches, or if it has none.
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn program(rules: Rules, errno: i32) -> io::Result<BpfProgram> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)
         .map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
-    // A number without rules is refused for all arguments.
-    let rules: BTreeMap<_, _> = DENIED.iter().map(|number| (*number, Vec::new())).collect();
-    let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let refused = SeccompAction::Errno(errno.unsigned_abs());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch);
     filter
         .and_then(BpfProgram::try_from)
         .map_err(io::Error::other)
 }
 
+/// Matches a call whose first argument has the flag.
+fn has_flag(flag: i32) -> Result<SeccompRule, BackendError> {
+    let flag = u64::from(flag.unsigned_abs());
+    let is_set = SeccompCmpOp::MaskedEq(flag);
+    SeccompRule::new(vec![SeccompCondition::new(
+        0,
+        SeccompCmpArgLen::Qword,
+        is_set,
+        flag,
+    )?])
+}
+
+/// The flags of `clone` that make namespaces.
+const NAMESPACES: &[i32] = &[
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWUTS,
+];
+
 const DENIED: &[i64] = &[
+    // Programs.
+    libc::SYS_execve,
+    libc::SYS_execveat,
     // Other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -110,15 +157,20 @@ mod tests {
     fn denied_calls_fail_and_others_go_on() {
         // Of this thread only: the other tests go on without the filter.
         let tried = thread::spawn(|| {
-            let program = program().expect("a program");
-            seccompiler::apply_filter(&program).expect("seccomp");
+            for program in programs().expect("programs") {
+                seccompiler::apply_filter(&program).expect("seccomp");
+            }
             let chrooted = rustix::process::chroot("/");
+            let started = std::process::Command::new("/bin/true").status();
             let read = std::fs::read("/proc/self/status");
-            (chrooted, read.is_ok())
+            let thread = thread::spawn(|| ()).join();
+            (chrooted, started, read.is_ok(), thread.is_ok())
         });
-        let (chrooted, has_read) = tried.join().expect("it ends");
+        let (chrooted, started, has_read, has_thread) = tried.join().expect("it ends");
         assert_eq!(chrooted, Err(rustix::io::Errno::PERM));
-        assert!(has_read);
+        let started = started.expect_err("no program starts");
+        assert_eq!(started.kind(), io::ErrorKind::PermissionDenied);
+        assert!(has_read && has_thread);
     }
 
     #[test]

@@ -41,8 +41,11 @@ pub const WAIT: &str = "wait";
 /// The name in the query of the path of the configuration file that the client means.
 pub const FILE: &str = "file";
 
-/// A reload that was asked for, and who is told the outcome: why it was refused.
-pub type Order = oneshot::Sender<Result<(), String>>;
+/// A reload that was asked for, and who is told the outcome.
+pub type Order = oneshot::Sender<Outcome>;
+
+/// The notes about the new configuration, or why it was refused; in lines.
+pub type Outcome = Result<String, String>;
 
 /// The path of the socket of a server whose configuration names `configured`; `None` if it has none.
 pub fn path(configured: Option<&Path>) -> Option<PathBuf> {
@@ -169,7 +172,7 @@ impl Commands {
             };
         }
         match outcome.await {
-            Ok(Ok(())) => Reply::ok(TEXT, "the configuration is reloaded\n".into()),
+            Ok(Ok(notes)) => Reply::ok(TEXT, notes + "the configuration is reloaded\n"),
             Ok(Err(reason)) => Reply {
                 status: 422,
                 ..Reply::ok(TEXT, reason)

@@ -44,6 +44,8 @@ struct Places {
     control: PathBuf,
     /// The file names the socket.
     is_named: bool,
+    /// The socket of the service, if the file names another one.
+    of_service: Option<PathBuf>,
     /// Its pages, where its health is asked unless the file names a socket.
     pages: Option<Address>,
     /// What the server is to have been started with, for the query.
@@ -78,6 +80,10 @@ impl Socket {
         let absolute = file.and_then(|file| std::path::absolute(file).ok());
         Ok(Places {
             control: control::path(named.as_deref()).unwrap_or_else(control::path_usual),
+            of_service: match &self.control {
+                None if named.is_some() => control::path(None),
+                _ => None,
+            },
             is_named: named.is_some(),
             pages,
             file: absolute.map(|file| file.to_string_lossy().into_owned()),
@@ -106,7 +112,12 @@ pub(super) fn reload(socket: &Socket, waits: bool, streams: &mut Streams<'_>) ->
     };
     let request = format!("POST {}", places.target("/reload", waits));
     let path = &places.control;
-    let answered = ask_socket(path, &request, RELOAD_TIME_MAX);
+    let ask = |path: &Path| ask_socket(path, &request, RELOAD_TIME_MAX);
+    let answered = ask(path).or_else(|error| match &places.of_service {
+        // The server may still have the configuration in which no socket was named.
+        Some(path) if is_absent(&error) => ask(path).map_err(|_| error),
+        _ => Err(error),
+    });
     report(answered.map_err(|error| with_hint(path, &error)), streams)
 }
 
@@ -166,9 +177,9 @@ fn cannot_ask(place: &str, error: &io::Error) -> String {
 fn with_hint(path: &Path, error: &io::Error) -> String {
     let shown = path.display();
     let hint = match error.kind() {
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => format!(
+        _ if is_absent(error) => format!(
             " Its configuration needs `[admin]` with `control = \"unix:{shown}\"`. A server that was started with another path is asked there \
-             with --control"
+             with --control; one without any reloads at SIGHUP"
         ),
         io::ErrorKind::PermissionDenied => {
             " Only root and the user of the server can use the socket".to_owned()
@@ -176,6 +187,12 @@ fn with_hint(path: &Path, error: &io::Error) -> String {
         _ => String::new(),
     };
     cannot_ask(&shown.to_string(), error) + &hint
+}
+
+/// Whether nobody listens at a socket.
+fn is_absent(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, NotFound};
+    matches!(error.kind(), ConnectionRefused | NotFound)
 }
 
 fn ask_socket(path: &Path, request: &str, time_max: Duration) -> io::Result<Answer> {

@@ -26,6 +26,7 @@ pub use self::explain::Question;
 pub use self::plan::{Overrides, Plan};
 use self::serve::Flags;
 pub use self::streams::{Streams, colour};
+use crate::signals::EarlySignals;
 
 /// The configuration of a server that is given none.
 const USUAL_FILE: &str = "/etc/levity/levity.toml";
@@ -59,7 +60,7 @@ levity --help says more.
 #[derive(Debug)]
 pub enum Step {
     /// Run a server.
-    Serve(Box<Plan>),
+    Serve(Box<Plan>, EarlySignals),
     /// Show the figures of a running server.
     Top(levity_inspect::top::Options),
     /// Explain a request.
@@ -354,7 +355,7 @@ mod tests {
     impl Ran {
         pub fn plan(self) -> Plan {
             match self.step {
-                Step::Serve(plan) => *plan,
+                Step::Serve(plan, _) => *plan,
                 Step::Top(_) | Step::Explain(_) => panic!("no server"),
                 Step::Exit(status) => panic!("exit {status}: {}", self.err),
             }

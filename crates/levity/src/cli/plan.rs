@@ -38,15 +38,20 @@ impl Plan {
         }
     }
 
-    /// The configuration in its files at present, with the overrides; without a file the same one again. May block.
+    /// The configuration in its files at present, with the overrides; without a file the same one again. A root may be absent
+    /// where one is already, as at a start. May block.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with the files.
-    pub fn reload(&self) -> Result<Config, Errors> {
+    pub fn reload(&self, is_incomplete: bool) -> Result<Config, Errors> {
+        let load = match is_incomplete {
+            true => levity_config::load_for_start,
+            false => levity_config::load,
+        };
         match &self.source {
             Some(file) => {
-                let config = levity_config::load(file, &Variables::of_process())?;
+                let config = load(file, &Variables::of_process())?;
                 Ok(self.overrides.apply(config))
             }
             None => Ok(self.config.clone()),
@@ -121,11 +126,11 @@ mod tests {
         assert_eq!(plan.config.disk.settings.queue_max, 99);
         assert!(plan.guard && !plan.serve);
         folder.write("levity.toml", &text.replace("99", "100"));
-        let reloaded = plan.reload().unwrap();
+        let reloaded = plan.reload(false).unwrap();
         beaten(&reloaded);
         assert_eq!(reloaded.disk.settings.queue_max, 100);
         folder.write("levity.toml", "nonsense");
-        assert!(plan.reload().is_err());
+        assert!(plan.reload(false).is_err());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use levity_disk::engine::NAMES;
 use levity_disk::patiently;
 
 use crate::lacking::with_help;
+use crate::signals::EarlySignals;
 
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
@@ -125,6 +126,15 @@ impl Flags {
         }
     }
 
+    /// For the time before the event loop: reading the configuration may take minutes where a folder does not respond.
+    fn begin(&self, streams: &mut Streams<'_>) -> Result<EarlySignals, u8> {
+        self.patience.apply();
+        EarlySignals::handle().map_err(|error| {
+            streams.err(&format!("error: no handlers of signals: {error}\n"));
+            EXIT_FAILURE
+        })
+    }
+
     /// The plan for `config`, which was read from the file `source`.
     fn plan(&self, config: Config, source: Option<PathBuf>, listen: Vec<Address>) -> Plan {
         let overrides = Overrides {
@@ -162,7 +172,10 @@ pub(super) fn serve(options: Options, streams: &mut Streams<'_>) -> Step {
         port,
         flags,
     } = options;
-    flags.patience.apply();
+    let early = match flags.begin(streams) {
+        Ok(early) => early,
+        Err(status) => return Step::Exit(status),
+    };
     let listen = match flags.listen(port) {
         Ok(listen) => listen,
         Err(reason) => return misused(&reason, streams),
@@ -176,7 +189,7 @@ pub(super) fn serve(options: Options, streams: &mut Streams<'_>) -> Step {
                 encrypt(&mut plan.config, &host);
             }
             plan.config.own_names = own_names(&plan.config, host);
-            Step::Serve(Box::new(plan))
+            Step::Serve(Box::new(plan), early)
         }
         Err(reason) => {
             let error = format!("cannot serve {}: {reason}", what.display());
@@ -214,9 +227,12 @@ pub(super) fn run(file: PathBuf, flags: &Flags, streams: &mut Streams<'_>) -> St
         Ok(listen) => listen,
         Err(reason) => return misused(&reason, streams),
     };
-    flags.patience.apply();
-    match levity_config::load(&file, &Variables::of_process()) {
-        Ok(config) => Step::Serve(Box::new(flags.plan(config, Some(file), listen))),
+    let early = match flags.begin(streams) {
+        Ok(early) => early,
+        Err(status) => return Step::Exit(status),
+    };
+    match levity_config::load_for_start(&file, &Variables::of_process()) {
+        Ok(config) => Step::Serve(Box::new(flags.plan(config, Some(file), listen)), early),
         Err(errors) => {
             streams.err(&errors.render(streams.colour));
             Step::Exit(exit_of(&errors))
@@ -341,7 +357,7 @@ mod tests {
             ),
             (Path::new(folder.path()), true, &None)
         );
-        assert_eq!(plan.reload().unwrap(), plan.config);
+        assert_eq!(plan.reload(false).unwrap(), plan.config);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use levity_tls::files::create_private_folder;
 use rustix::io::Errno;
 
 use self::written::{Folder, Id, Written};
-use crate::tls::folder::{has_state, state_folder};
+use crate::tls::folder::state_folder;
 
 /// The version that has a rule for renaming from one folder to another (Linux 5.19). Older ones refuse that everywhere.
 const VERSION_MIN: u32 = 2;
@@ -170,12 +170,11 @@ fn ruleset() -> io::Result<RulesetCreated> {
     ruleset.map_err(io::Error::other)
 }
 
-/// Makes the folder of the state, as the server would later: a rule is for what is there. Whoever needs it says why it
-/// cannot be made.
+/// Makes the folder of the state, as the server would later: a rule is for what is there. A site with certificates of
+/// its own keeps OCSP responses there. Whoever needs it says why it cannot be made.
 fn make_state_folder(config: &Config) {
-    if has_state(config)
-        && let Ok(folder) = state_folder(config)
-    {
+    let has_tls = config.sites.iter().any(|site| site.tls.is_some());
+    if has_tls && let Ok(folder) = state_folder(config) {
         let _ = patiently(&folder, create_private_folder);
     }
 }

@@ -96,6 +96,8 @@ fn a_log_and_a_socket_open_their_folders_for_no_more_than_that() {
         fs::write(at("log"), "line").expect("written");
         assert!(is_refused(fs::remove_file(at("kept"))));
         assert!(is_refused(fs::rename(at("log"), at("other"))));
+        // Nothing is opened for a swap of the folder: what lies beside it is for others.
+        assert!(is_refused(fs::write(logs.path().join("var/beside"), "x")));
         let socket = run.join("admin");
         std::os::unix::net::UnixListener::bind(&socket).expect("bound");
         fs::remove_file(&socket).expect("removed");

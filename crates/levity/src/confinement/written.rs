@@ -147,7 +147,10 @@ impl Written {
     pub fn open(&self) -> Vec<Folder> {
         let mut paths = self.paths();
         let mut names = Names::default();
-        paths.iter().for_each(|path| names.find(path));
+        // The folders above those of logs and sockets hold more than these: web roots, or what other programs write.
+        if matches!(self.kind, Kind::Folder | Kind::Emptied) {
+            names.find(&self.path);
+        }
         let names = names.folders.iter();
         let swapped = names.filter_map(|path| fs::canonicalize(path).ok());
         paths.extend(swapped.filter(|path| !is_of_system(path)));

@@ -1,16 +1,22 @@
 //! The handler that has requests come over TLS, as the site wants them.
 
+use std::net::SocketAddr;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use levity_net::PeerTls;
 use levity_tls::ClientAuthId;
+use levity_wire::http1;
 
 use super::{Handling, Outcome, redirect};
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::route::{CLIENT_CERT, HttpsRules};
+use crate::route::{CLIENT_CERT, HttpsRedirect, HttpsRules, RedirectTo};
+
+/// That of URLs with `http` that name none (RFC 9110, 4.2.1).
+const HTTP_PORT: u16 = 80;
 
 impl<'a> Handling<'a> {
     /// Has the request come as `rules` say, and tells who has sent it.
@@ -25,7 +31,15 @@ impl<'a> Handling<'a> {
             let sites = self.service.tls.as_ref()?;
             sites.server().client_auth(number)
         });
-        if let Some(response) = response(rules, request, self.client, required, peer.tls()) {
+        if let Some(redirect) = &rules.redirect
+            && self.client.scheme == "http"
+        {
+            let told = peer.proxy_destination();
+            let listener = told.or_else(|| self.body.stream().local_address());
+            let to = redirect_target(redirect, request, self.client, listener);
+            return Outcome::Response(redirect::response(to, request, self.client));
+        }
+        if let Some(response) = response(required, peer.tls()) {
             return Outcome::Response(response);
         }
         let certificate = peer.tls().and_then(|tls| tls.certificate.as_ref());
@@ -42,19 +56,25 @@ impl<'a> Handling<'a> {
     }
 }
 
-/// The response to a request that has come the wrong way; `None` for any other. `required` are the rules by which a client of the
-/// site proves who it is, if there are any; `tls` is what the handshake of its connection has said, if there was one.
-fn response(
-    rules: &HttpsRules,
+/// Where a plain request is redirected to that has come to `listener`.
+fn redirect_target<'r>(
+    redirect: &'r HttpsRedirect,
     request: &Request,
     client: &Client,
-    required: Option<Option<ClientAuthId>>,
-    tls: Option<&PeerTls>,
-) -> Option<Response> {
-    let redirect = rules.redirect.as_ref();
-    if let Some(to) = redirect.filter(|_| client.scheme == "http") {
-        return Some(redirect::response(to, request, client));
+    listener: Option<SocketAddr>,
+) -> &'r RedirectTo {
+    let asked = http1::name_and_port(client.host(request), HTTP_PORT);
+    let is_usual = asked.is_some_and(|(_, port)| port == HTTP_PORT);
+    let is_mapped = is_usual && listener.is_none_or(|listener| listener.port() != HTTP_PORT);
+    match is_mapped {
+        true => &redirect.usual_port,
+        false => &redirect.own_port,
     }
+}
+
+/// The response to a request that has come the wrong way; `None` for any other. `required` are the rules by which a client of the
+/// site proves who it is, if there are any; `tls` is what the handshake of its connection has said, if there was one.
+fn response(required: Option<Option<ClientAuthId>>, tls: Option<&PeerTls>) -> Option<Response> {
     let required = required?;
     match tls {
         Some(tls) if required.is_some() && tls.client_auth == required => None,

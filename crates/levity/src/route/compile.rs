@@ -33,10 +33,9 @@ use super::{Route, ServiceParts, Site};
 use crate::filter::compress::Compress;
 use crate::http::filter::Filters;
 use crate::mailboxes::set::MailboxSet;
-use crate::root::LiveRoot;
 use crate::upstream::Upstream;
 
-/// The sites of `config`, and every root of their locations and upstreams, each once.
+/// The sites of `config`, and the roots of their locations and upstreams.
 pub(super) fn sites(
     config: &Config,
     upstreams: &[Arc<Upstream>],
@@ -44,7 +43,7 @@ pub(super) fn sites(
     mut roots: Roots,
     parts: &ServiceParts,
     acme: Option<&Arc<Acme>>,
-) -> io::Result<(Vec<Site>, Vec<Arc<LiveRoot>>)> {
+) -> io::Result<(Vec<Site>, Roots)> {
     let logs = logs::logs(config);
     let scripts = match stores.uploads {
         [] => Vec::new(),
@@ -80,7 +79,7 @@ pub(super) fn sites(
     let sites: io::Result<_> = sites
         .map(|(number, site)| compile(number, site, &mut resources))
         .collect();
-    Ok((sites?, resources.roots.into_open()))
+    Ok((sites?, resources.roots))
 }
 
 /// The sets of mailboxes, in the order of the configuration.

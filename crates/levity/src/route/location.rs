@@ -195,7 +195,16 @@ pub struct HttpsRules {
     /// The number of the site among those with TLS, if its clients show certificates in the handshake.
     pub client_auth: Option<usize>,
     /// Where plain requests are redirected to, if they are.
-    pub redirect: Option<RedirectTo>,
+    pub redirect: Option<HttpsRedirect>,
+}
+
+/// Where plain requests of a site with TLS are redirected to.
+pub struct HttpsRedirect {
+    /// At the port of the listener with TLS.
+    pub own_port: RedirectTo,
+    /// At the usual port: something in front of the server has passed the usual port of plain requests on to another one here, and so
+    /// the one of TLS (containers).
+    pub usual_port: RedirectTo,
 }
 
 /// A handler of a location; [`handler`](crate::handler) implements it.

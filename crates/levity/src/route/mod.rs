@@ -9,6 +9,7 @@ mod rules;
 
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -44,8 +45,8 @@ pub use self::explain::path_of;
 pub use self::fingerprint::Sought;
 pub use self::location::{
     Access, BasicAuth, CLIENT_CERT, Candidate, ErrorPages, FileDigests, FileStep, FileVariants,
-    Files, ForwardAuth, Gate, Handler, HttpsRules, Location, MailboxEndpoint, NameRules, Proxy,
-    RedirectTo, Resume, SpoolFolder, TargetOf, Upload,
+    Files, ForwardAuth, Gate, Handler, HttpsRedirect, HttpsRules, Location, MailboxEndpoint,
+    NameRules, Proxy, RedirectTo, Resume, SpoolFolder, TargetOf, Upload,
 };
 pub use self::matching::{OwnedInput, RouteInput};
 pub use self::rules::{OwnedRules, Rules, TooLong};
@@ -120,6 +121,7 @@ pub struct Service {
     pub upstreams: Vec<Arc<Upstream>>,
     /// Every root, including those of delegated files; each once.
     live_roots: Vec<Arc<LiveRoot>>,
+    absent_roots: Vec<PathBuf>,
     /// Content that applications have preloaded.
     preloads: Option<Arc<PreloadStore>>,
     /// Digests of files.
@@ -165,15 +167,18 @@ impl Service {
         let digests = stores::digests(&config, old);
         check_unread(&config, old)?;
         let before = old.map_or(&[][..], |old| &old.live_roots);
-        let mut roots = Roots::after(before, folder::secrets(&config));
+        // While something is missing already, there is nothing to keep.
+        let may_be_absent = old.is_none_or(Self::is_incomplete);
+        let mut roots = Roots::after(before, folder::secrets(&config), may_be_absent);
         let uploads = stores::uploads(&config, &mut roots, old);
         let kept = Stores {
             preloads: preloads.as_ref(),
             digests: digests.as_ref(),
             uploads: &uploads,
         };
-        let (sites, live_roots) =
+        let (sites, roots) =
             compile::sites(&config, &upstreams, &kept, roots, parts, acme.as_ref())?;
+        let (live_roots, absent_roots) = roots.into_parts();
         let expressions = config.sites.iter().map(levity_config::Site::expressions);
         let expressions_max = expressions.max().unwrap_or_default();
         let logs = logs::logs(&config);
@@ -188,6 +193,7 @@ impl Service {
             guesses: parts.guesses.clone(),
             upstreams,
             live_roots,
+            absent_roots,
             preloads,
             digests,
             uploads,
@@ -220,6 +226,11 @@ impl Service {
     pub fn is_incomplete(&self) -> bool {
         self.has_silent_spool
             || (self.sites.iter().flat_map(Site::locations)).any(Location::is_closed)
+    }
+
+    /// The roots that could not be opened. What needs them is closed.
+    pub fn absent_roots(&self) -> &[PathBuf] {
+        &self.absent_roots
     }
 
     /// Removes what uploads have left in their roots before a crash. Blocks.

@@ -1,5 +1,6 @@
 //! Commands for a running server, and what a service manager gives it and is told.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -416,4 +417,21 @@ fn the_unit_is_a_sandbox() {
             .lines()
             .any(|line| line.starts_with("RestrictSUIDSGID="))
     );
+}
+
+#[test]
+fn a_reload_that_names_a_socket_is_asked_for_at_that_of_the_service() {
+    let tree = tree();
+    let manager = Manager::new();
+    let server = manager.launch(Launch::site(tree.path(), "", "")).start();
+    let text = fs::read_to_string(server.config()).expect("read");
+    let own = server.own("named");
+    let admin = format!("[admin]\ncontrol = \"unix:{}\"\n", own.display());
+    fs::write(server.config(), format!("{text}\n{admin}")).expect("write");
+    let command = ["reload", "--wait", "-c"].map(OsStr::new);
+    let file = server.config();
+    let asked = Launch::levity(command.into_iter().chain([file.as_os_str()]));
+    let reloaded = manager.launch(asked).ran();
+    assert_eq!(reloaded.status, 0, "{}", reloaded.stderr);
+    assert!(own.exists());
 }

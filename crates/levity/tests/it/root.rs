@@ -198,3 +198,40 @@ fn a_moment_without_a_root_is_not_seen() {
         start.elapsed() > Duration::from_millis(1000)
     });
 }
+
+#[test]
+fn a_root_that_is_absent_at_the_start_is_served_as_soon_as_it_is_there() {
+    let tree = Tree::new();
+    tree.file("here/file", "here");
+    tree.file("closed/file", "closed");
+    tree.chmod("closed", 0o000);
+    let site = |name: &str| {
+        let root = tree.at(name);
+        format!(
+            "[[site]]\nhosts = [\"{name}\"]\nroot = \"{}\"\n",
+            root.display()
+        )
+    };
+    let sites = ["here", "closed", "late"].map(site).concat();
+    let server = Launch::run(&format!("[[listen]]\naddress = \"127.0.0.1:0\"\n{sites}")).start();
+    let mut client = server.client();
+    assert_eq!(client.get_for("here", "/file").text(), "here");
+    for name in ["closed", "late"] {
+        server.says(&format!("{name}: "));
+        client.get_for(name, "/file").assert_status(503);
+    }
+    let checked = Launch::levity(["check".as_ref(), server.config().as_os_str()]).ran();
+    assert!(
+        checked.stderr.contains("late does not exist"),
+        "{}",
+        checked.stderr
+    );
+    tree.chmod("closed", 0o755);
+    wait_until("the folder can be read", || {
+        client.get_for("closed", "/file").status == 200
+    });
+    tree.file("late/file", "late");
+    wait_until("the folder is there", || {
+        client.get_for("late", "/file").status == 200
+    });
+}

@@ -255,6 +255,39 @@ fn plain_requests_are_redirected() {
     assert!(answer.ends_with("content"), "{answer}");
 }
 
+/// As that of a container whose ports 8080 and 8443 are 80 and 443 outside.
+#[test]
+fn a_redirect_behind_mapped_ports_names_none() {
+    let tree = Tree::new();
+    let authority = Authority::new("authority");
+    authority.certify("a", &["a.test"], Key::Ecdsa);
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+    let tls = free.expect("a port");
+    let plain = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
+    let tables = format!("{plain}[[listen]]\naddress = \"{tls}\"\ntls = true\n");
+    let site = site("\"a.test\"", &tree, &authority.table(&["a"]));
+    let server = Launch::run(&format!("{tables}{site}")).start();
+    let own = format!("https://a.test:{}/", tls.port());
+    for (host, location) in [
+        ("a.test:8080", &*own),
+        ("a.test", "https://a.test/"),
+        ("a.test:80", "https://a.test/"),
+    ] {
+        let answer = server.client().get_for(host, "/");
+        assert_eq!(answer.field("Location"), location, "{host}");
+    }
+}
+
+#[test]
+fn the_folder_of_the_state_is_made_for_what_is_kept_of_own_certificates() {
+    let tree = Tree::new();
+    let authority = Authority::new("authority");
+    let launch = single(&tree, &authority);
+    let folder = launch.own().join("state").display().to_string();
+    let server = launch.environment("STATE_DIRECTORY", &folder).start();
+    assert!(server.own("state/tls").is_dir());
+}
+
 #[test]
 fn clients_prove_who_they_are() {
     let tree = Tree::new();

@@ -8,7 +8,8 @@ use levity_config::{Answer, Part, Pattern, Template, Try};
 
 use crate::mailboxes::set::MailboxSet;
 use crate::route::location::{
-    Candidate, FileStep, Files, Handler, HttpsRules, MailboxEndpoint, Proxy, RedirectTo, TargetOf,
+    Candidate, FileStep, Files, Handler, HttpsRedirect, HttpsRules, MailboxEndpoint, Proxy,
+    RedirectTo, TargetOf,
 };
 
 /// The handlers of a location without an answer, in order.
@@ -60,14 +61,21 @@ pub fn acme(tls: Option<&SiteTls>, challenges: Option<&Arc<Challenges>>) -> Opti
 pub fn https(tls: &SiteTls, number: usize, port: Option<u16>) -> Handler {
     Handler::Https(HttpsRules {
         client_auth: tls.client_auth.as_ref().map(|_| number),
-        redirect: tls.redirect.then(|| RedirectTo {
-            status: 308,
-            target: TargetOf {
-                template: Template(https_url(port)),
-                path: None,
-            },
+        redirect: tls.redirect.then(|| HttpsRedirect {
+            own_port: to_https(port),
+            usual_port: to_https(None),
         }),
     })
+}
+
+fn to_https(port: Option<u16>) -> RedirectTo {
+    RedirectTo {
+        status: 308,
+        target: TargetOf {
+            template: Template(https_url(port)),
+            path: None,
+        },
+    }
 }
 
 /// The URL of a request with `https`.

@@ -68,11 +68,13 @@ impl Resources<'_> {
         }
     }
 
-    /// Logs, once for each path, that it does not respond.
+    /// Logs, once for each path, that it does not respond or is absent.
     pub fn is_silent(&mut self, error: &io::Error) {
         let text = error.to_string();
         if !self.silent.contains(&text) {
-            diagnostics::log(format_args!("{text}; what needs it gets 503 until it does"));
+            diagnostics::log(format_args!(
+                "{text}; what needs it gets 503 until that changes"
+            ));
             self.silent.insert(text);
         }
     }

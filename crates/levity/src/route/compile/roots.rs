@@ -1,6 +1,6 @@
 //! The folders that locations and upstreams serve, each opened and resolved once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,14 +21,19 @@ pub struct Roots {
     before: Vec<Arc<LiveRoot>>,
     /// What is in none of them.
     secrets: Arc<Secrets>,
+    /// Whether an absent one may come later.
+    may_be_absent: bool,
+    /// Those that could not be opened, and may come later.
+    absent: BTreeSet<PathBuf>,
 }
 
 impl Roots {
     /// None yet, after the roots `before` a reload. `secrets` will be in none of them.
-    pub fn after(before: &[Arc<LiveRoot>], secrets: Arc<Secrets>) -> Self {
+    pub fn after(before: &[Arc<LiveRoot>], secrets: Arc<Secrets>, may_be_absent: bool) -> Self {
         Self {
             before: before.to_vec(),
             secrets,
+            may_be_absent,
             ..Self::default()
         }
     }
@@ -36,7 +41,7 @@ impl Roots {
     /// Opens the root at `path` unless it is open. Blocks, for seconds at most.
     ///
     /// # Errors
-    /// When it cannot be opened; the error names it. `TimedOut` when it does not respond.
+    /// When it cannot be opened; the error names it. `TimedOut` when it does not respond, or may come later.
     pub fn open(&mut self, path: &Path, symlinks: Symlinks) -> io::Result<Arc<LiveRoot>> {
         let follow = symlinks == Symlinks::Follow;
         if let Some(root) = self.open.get(&(path.to_owned(), follow)) {
@@ -55,12 +60,23 @@ impl Roots {
             }
             opened => opened,
         };
-        let root = root.map_err(|error| {
-            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-        })?;
+        let root = root.map_err(|error| self.failed(path, &error))?;
         let root = LiveRoot::new(root);
         self.open.insert((path.to_owned(), follow), root.clone());
         Ok(root)
+    }
+
+    fn failed(&mut self, path: &Path, error: &io::Error) -> io::Error {
+        use io::ErrorKind::{NotFound, PermissionDenied, TimedOut};
+        let is_absent = matches!(error.kind(), NotFound | PermissionDenied);
+        let kind = match self.may_be_absent && is_absent {
+            true => {
+                self.absent.insert(path.to_owned());
+                TimedOut
+            }
+            false => error.kind(),
+        };
+        io::Error::new(kind, format!("{}: {error}", path.display()))
     }
 
     fn kept(&self, path: &Path, symlinks: levity_disk::Symlinks) -> Option<Arc<Root>> {
@@ -79,9 +95,10 @@ impl Roots {
         resolved
     }
 
-    /// Every open root, each once.
-    pub fn into_open(self) -> Vec<Arc<LiveRoot>> {
-        self.open.into_values().collect()
+    /// Every open root, each once, and the absent ones.
+    pub fn into_parts(self) -> (Vec<Arc<LiveRoot>>, Vec<PathBuf>) {
+        let open = self.open.into_values().collect();
+        (open, self.absent.into_iter().collect())
     }
 }
 

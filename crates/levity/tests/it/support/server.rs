@@ -29,11 +29,7 @@ pub struct Server {
 
 impl Server {
     /// Waits until `child` listens; if it ends before, gives what it said.
-    pub(super) fn new(
-        mut child: Child,
-        own: tempfile::TempDir,
-        unread: bool,
-    ) -> Result<Self, String> {
+    pub fn new(mut child: Child, own: tempfile::TempDir, unread: bool) -> Result<Self, String> {
         let stdout = (!unread).then(|| Capture::start(child.stdout.take().expect("stdout")));
         let stderr = Capture::start(child.stderr.take().expect("stderr"));
         let mut server = Self {
