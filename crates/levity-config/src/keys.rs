@@ -43,7 +43,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// (reproducible builds, `rsync -t`). `"mtime-size"` uses modification time and size only, so that
         /// several servers behind one balancer, each with a copy of the files, send the same tag. Use it only if
         /// no file is replaced by another one of the same size and modification time. `"content"` uses a hash of the content,
-        /// once that is known, and before as `"file"` does. [How](tasks.md#static-assets) and when it is made.
+        /// once that is known, and before as `"file"` does. [How](tasks/etags.md) and when it is made.
         key("etag", Kind::Word(Etag::VARIANTS), Some("file"));
         /// Header with the id of a request, such as `"X-Request-Id"`: taken from trusted proxies, made for all other
         /// requests, and sent to upstreams. Without this key ids are only made, for the JSON log and for error pages.
@@ -178,7 +178,7 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// the certificate of the site with `default` or without `hosts`. If that has no TLS or there is none, they get that of the only
     /// site with TLS; with several, their handshake is refused.
     table("site.tls", tls::SITE_KEYS);
-    /// Lets clients write files beneath `root`, as `dav_methods` of nginx does. [How](tasks.md#uploads) it is used. Put it
+    /// Lets clients write files beneath `root`, as `dav_methods` of nginx does. [How](tasks/uploads.md) it is used. Put it
     /// behind a gate: whoever gets here may write. A route inherits it unless it has a `root` of its own; `upload = false`
     /// turns it off there. Nothing is written where only an upstream answers, nor at `internal` routes, nor under names that
     /// are not served. The roots of uploads must not lie in each other.
@@ -198,7 +198,7 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.jwt", jwt::KEYS);
     /// How much a client, a file or the site above may take; there may be several. They come before everything except
     /// `allow`, `deny` and preflight requests, so they also bound guesses of passwords. A request has to pass those of the site and
-    /// those of its route. [How](tasks.md#rate-limits) they count.
+    /// those of its route. [How](tasks/rate-limits.md) they count.
     array("site.limit", rate_limit::KEYS);
     /// Keeps event streams of the application (`text/event-stream`) while a client is away. The application is asked once: when
     /// the connection of its client is lost, the rest of the response is read and kept, and the same client gets what it has

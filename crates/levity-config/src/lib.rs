@@ -2,6 +2,14 @@
 //!
 //! [`load`] reads the files and reports everything that is wrong with them in one run. The table in `keys.rs` lists every
 //! key; the reader, the suggestions and `docs/configuration.md` come from it.
+//!
+//! The files of a configuration (`files.rs`, `include.rs`) become one document, with the values of
+//! references in its strings (`document.rs`). Spans count bytes of all files, so whatever reads
+//! tables knows nothing of files, and each span has its file, line and folder (`source.rs`).
+//! Messages pass through one place that takes values of variables out (`strings.rs`).
+//!
+//! What routes inherit is resolved here: each site and route is one [`Location`] with all values
+//! that apply, and a route within a route is a route with two matchers that comes first.
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 

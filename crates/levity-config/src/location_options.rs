@@ -66,11 +66,11 @@ macro_rules! options {
 
 options! {
     /// Whether a folder without an index file is answered with a list of its contents: as a page, or as JSON, lines of JSON
-    /// or text for clients that [ask for it](tasks.md#listings).
+    /// or text for clients that [ask for it](tasks/listings.md).
     listing: bool = Section::boolean, Kind::Boolean, "false";
     /// The forms in which a folder that is listed can be had as one file, with all folders in it: `"tar"`, `"zip"`. It is
     /// sent for `?archive=tar`. Files that requests would not get are left out, and what other routes answer.
-    /// [More](tasks.md#listings) on it.
+    /// [More](tasks/listings.md) on it.
     listing_archive: Vec<ArchiveForm> = listing_archive::forms, Kind::Names, "[]";
     /// File names that are neither listed nor served, besides those that begin with a dot: requests for them, and for what
     /// is in a folder of that name, get 404. `*` stands for any text, `?` for one character: `["*.bak", "private"]`. A file
@@ -100,7 +100,7 @@ options! {
     /// Whether a browser that has an earlier version of a file gets only the delta from it, where `compress` is on and
     /// `[disk]` has `variants`. The delta has one of the codings `dcz` and `dcb` (RFC 9842), by those in
     /// `compress_codings`. Deltas are made of popular files of up to 4 MiB while processors are idle.
-    /// [How](tasks.md#sending-only-what-changed) it works with caches.
+    /// [How](tasks/deltas.md) it works with caches.
     compress_dictionaries: bool = Section::boolean, Kind::Boolean, "false";
     /// Pages in place of the built-in ones, status = "path": `{ 404 = "/404.html", 5xx = "/sorry.html" }`. The first that
     /// fits is sent, with the status of the error. A path is that of a file beneath `root`; if it cannot be sent, the
@@ -112,7 +112,7 @@ options! {
     /// How long clients and caches may keep content: a value for everything, or what = "value", where the first that fits
     /// counts: `{ hashed = "immutable", "text/html" = "no-cache", "image/*" = "30d" }`. A value is a duration, `"no-cache"`
     /// (ask each time), `"no-store"`, `"immutable"` (a year, without asking again), `"off"`, or all of a `Cache-Control`.
-    /// `hashed` are names with a hash of the content, as [build tools](tasks.md#headers-of-responses) write them: `app.3f2a9c1b.js`,
+    /// `hashed` are names with a hash of the content, as [build tools](tasks/headers.md) write them: `app.3f2a9c1b.js`,
     /// `/assets/index-DiwrgTda.css`. Not for errors, nor for responses of an upstream and what it hands over, nor where a
     /// `Cache-Control` is set already.
     cache: Vec<CacheRule> = cache_control::rules, Kind::TextOrPairs, "{}";
@@ -123,7 +123,7 @@ options! {
     /// Whether responses with files have a digest of the file if the client wants one (`Want-Repr-Digest`,
     /// `Want-Content-Digest`: `sha-256` and `sha-512`, RFC 9530). The digest of a file that is not in memory is made
     /// after the first such request, and kept as long as the file does not change.
-    /// [How](tasks.md#digests-of-files) it works with compression and ranges.
+    /// [How](tasks/digests.md) it works with compression and ranges.
     digest: bool = Section::boolean, Kind::Boolean, "false";
     /// Symbolic links that are followed: only those that stay beneath the root, or all. An absolute link stays there if its
     /// target begins with the path of the root.
@@ -134,7 +134,7 @@ options! {
     /// Text that is replaced in the content of responses, found = "replacement", such as
     /// `{ "http://a.internal/" = "/" }`. Bytes are compared, with case. Where several pairs match, the earliest match is
     /// replaced; at the same place the longest. Replacements are not searched. At most 64 pairs, with up to 1 KiB to find
-    /// and up to 16 KiB to put there. A route that has the key has none of the site's pairs. [How](tasks.md#replacing-text-in-pages)
+    /// and up to 16 KiB to put there. A route that has the key has none of the site's pairs. [How](tasks/replace-text.md)
     /// it works with ranges, caches and compressed responses.
     substitute: Vec<(String, String)> = substitute::pairs, Kind::Pairs, "{}";
     /// Media types in which `substitute` replaces text; `"text/*"` stands for all that begin so, `"*/*"` for every type.

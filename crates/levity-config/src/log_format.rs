@@ -130,7 +130,7 @@ pub enum LogField {
     /// `complete`, `client_abort`, `timeout` or `error`
     #[strum(serialize = "end")]
     End,
-    /// the [rate limit](tasks.md#rate-limits) that has refused the request or slowed down the response: its name
+    /// the [rate limit](tasks/rate-limits.md) that has refused the request or slowed down the response: its name
     #[strum(serialize = "limited")]
     Limited,
     /// the rate limit with `report_only` that would have; the first one in the file, if there are several

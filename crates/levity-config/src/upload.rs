@@ -71,7 +71,7 @@ pub(crate) const KEYS: &[Key] = documented! {
     /// as long as the disk needs.
     key("fsync", Kind::Boolean, Some("false"));
     /// How long the part of a file that has arrived before its connection ended is kept for the rest. `0s` keeps none.
-    /// [How](tasks.md#uploads) a client continues.
+    /// [How](tasks/uploads.md#continuing) a client continues.
     key("resume", Kind::Duration("0s", "7d"), Some("1h"));
     /// Number of such parts beneath the root, and no more than a 32nd of the limit on open files; the oldest gives way. They
     /// count for `quota_bytes`.

@@ -11,7 +11,7 @@
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(
-    "levity-disk needs Linux on a processor of 64 bits: ARCHITECTURE.md says what it would take elsewhere"
+    "levity-disk needs Linux on a processor of 64 bits: docs/decisions.md says what it would take elsewhere"
 );
 
 mod disk;

@@ -1,4 +1,11 @@
 //! Certificates, and what a handshake needs of them. Knows no HTTP and no sockets.
+//!
+//! What outlives connections is here: certificates, one policy per site (`rustls::ServerConfig`),
+//! keys of tickets. Files are opened by the control thread only.
+//!
+//! rustls trusts an authority for ever, so a chain is verified once more without the authorities
+//! that are not valid when one of them is not (`authority.rs`). Responses of OCSP are verified
+//! here, without I/O (`ocsp.rs`).
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 

@@ -26,7 +26,7 @@ pub(crate) const KEYS: &[Key] = documented! {
     /// `"unix"` stands for every client of a Unix socket, `"all"` for everyone, as when a route opens what its site guards.
     /// See `server.trusted_proxies` for clients behind a proxy. Without the key everyone is let in. A route has the list of
     /// the table around it unless it gives its own, as with all keys and tables that say who is let in; those that it does
-    /// not give stay. [How](tasks.md#who-may-read-what) they work together.
+    /// not give stay. [How](tasks/access.md#what-gates-have-in-common) they work together.
     key("allow", Kind::Names, None);
     /// Clients that get 403 although `allow` has them, written as there.
     key("deny", Kind::Names, None);

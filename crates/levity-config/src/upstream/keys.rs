@@ -168,7 +168,7 @@ pub(crate) const PROXYING: &[Key] = documented! {
     /// of `root`, whatever the path; `"proxy"` the upstream; a number from 400 to 599 an error of that status. All but
     /// `"proxy"` and numbers are for GET and HEAD, and pass on what does not exist. At the end there is a 404. Without
     /// `try` the upstream answers everything, where there is one, and files otherwise. A list without `"proxy"` leaves
-    /// the upstream out. [How](tasks.md#trying-one-thing-after-another) it is used.
+    /// the upstream out. [How](tasks/try.md) it is used.
     key("try", Kind::NamesAndNumbers, None);
     /// Suffix of the names of scripts: the upstream answers requests for such files, and the rest of the path after
     /// the script is its `PATH_INFO`. Needs `root`, and an upstream of protocol fastcgi or scgi.
@@ -182,7 +182,7 @@ pub(crate) const PROXYING: &[Key] = documented! {
     key("script_root", Kind::Text("an absolute path"), None);
     /// Variables of requests to an upstream of protocol fastcgi or scgi, NAME = "value": in addition to those of the
     /// server, or in place of one of the same name. A route has those of its site too, unless it gives other values. Names and
-    /// values have at most 16 KiB together. [How](tasks.md#php-and-other-scripts) they are used.
+    /// values have at most 16 KiB together. [How](tasks/php.md) they are used.
     key("params", Kind::Pairs, None);
     /// Length of a request body that an application gets, in place of `limits.body_bytes`. Where files answer, that one counts.
     key("body_bytes", Kind::Size("0B", "1TiB"), None);

@@ -19,6 +19,23 @@
 //! A device that freezes keeps at most `depth` threads. Other devices continue as long as
 //! `threads - stat_threads > depth` times the number of frozen devices;
 //! [`Settings`](crate::Settings) refuses values that would not survive one.
+//!
+//! # Devices
+//!
+//! The device of a job is `st_dev` of its file; for an open, that of the mount that the path lies
+//! in, from the kernel's table of mounts. An open does not cross a mount: where the path does, a
+//! pool thread walks up to the mount without asking it (`files/crossing.rs`), and the job continues
+//! in that device's queue. Two cases remain: a mount that changes between the walk and the open,
+//! and an automounter that waits for its server.
+//!
+//! # What is refused
+//!
+//! A full queue (`disk.queue`) or missing memory (`disk.buffer_bytes`, reserved before a read
+//! starts) is refused before the first byte of a response; after it the job waits. A prefetch never
+//! waits: it starts where nothing else waits for the device and half of the memory is free, or is
+//! refused. A device with jobs in flight that finishes none for `disk.dead_after` is dead: opens
+//! and first chunks are refused at once until a job finishes; one job at a time still tries, and
+//! later chunks wait.
 
 #![allow(
     clippy::result_large_err,

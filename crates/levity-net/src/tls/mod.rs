@@ -1,4 +1,9 @@
 //! TLS over another transport.
+//!
+//! What belongs to a connection is here; certificates and policies are in `levity-tls`. An end
+//! without a closing alert is an error of the read, never an end of content. A connection that is
+//! dropped says that it ends, unless the last write is incomplete or it was reset. The interface of
+//! rustls is the buffered one.
 
 mod handshake;
 mod stream;

@@ -3,6 +3,19 @@
 //! A [`Connection`] has no socket and no clock. Its owner passes what was read to [`Connection::next`], writes what is in
 //! [`Connection::out`], and calls [`Connection::consumed`] for bytes of a request body. A request is a header section of HTTP/1:
 //! [`http1`](crate::http1) decides what it means.
+//!
+//! The output is one buffer, to which each answer is appended. `connection/` has a file for each
+//! concern: `input` cuts bytes into frames, `header_section`, `data`, `control` and `priorities`
+//! handle them, `windows` has all flow control, `stream_states` and `shutdown` end streams and the
+//! connection, and `response` writes. The header sections of responses use no table of the client,
+//! so that each can be written without a look at those before it, and the header lines of a file
+//! are encoded once and kept.
+//!
+//! Floods are what `budget.rs` is for: each frame of a client costs, whatever its type and its
+//! stream; requests, responses, content and time earn. Small messages earn as much as large ones
+//! unless the client's own window made them small. Sections without an end and fields that a byte
+//! stands for are bounded by size. Random frames are compared with the crate `h2`
+//! (`tests/http2_oracle`); each difference that is allowed has its section of the RFC there.
 
 mod budget;
 mod connection;

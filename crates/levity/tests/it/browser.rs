@@ -86,7 +86,7 @@ fn assert_opens(server: &Server) {
     assert!(page.contains(seen), "{page}");
 }
 
-/// The recipe of docs/tasks.md.
+/// The recipe of docs/tasks/try.md.
 #[test]
 fn chromium_opens_a_deep_link_into_a_vite_build() {
     let tree = built();

@@ -226,7 +226,7 @@ fn curl_asks_whether_a_file_has_changed() {
     assert_eq!(curl(&arguments, to.path()), b"304");
 }
 
-/// The recipe of docs/tasks.md.
+/// The recipe of docs/tasks/digests.md.
 #[test]
 fn curl_checks_a_download() {
     let (tree, to) = (Tree::new(), Tree::new());

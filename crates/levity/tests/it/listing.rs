@@ -404,7 +404,7 @@ fn listings_take_bounded_memory() {
     other.receive().assert_status(200);
 }
 
-/// The figures of docs/tasks.md; run it alone, on a machine that does nothing else.
+/// The figures of docs/tasks/listings.md; run it alone, on a machine that does nothing else.
 #[test]
 #[ignore = "slow: makes 400 000 files"]
 fn four_hundred_thousand_names() {

@@ -248,7 +248,7 @@ fn pip_downloads_from_an_index() {
     assert!(said.contains("DO NOT MATCH THE HASHES"), "{said}");
 }
 
-/// What docs/tasks.md says about npm.
+/// What docs/tasks/packages.md says about npm.
 const REGISTRY: &str = "index = [\"index.json\"]\n\
     [[site.route]]\nregex = \"^/@([^/]+)(?i:%2f)([^/]+)$\"\nreroute = \"/@{1}/{2}/\"";
 

@@ -656,11 +656,9 @@ fn a_reload_keeps_the_state_of_limits_that_stay() {
     }
 }
 
-/// The first recipe in a section of docs/tasks.md.
-fn recipe(section: &str) -> &'static str {
-    let page = include_str!("../../../../docs/tasks.md");
-    let (_, section) = page.split_once(section).expect("the section");
-    let (_, recipe) = section.split_once("```toml\n").expect("a recipe");
+/// The first recipe of a page in docs/tasks.
+fn recipe(page: &str) -> &str {
+    let (_, recipe) = page.split_once("```toml\n").expect("a recipe");
     let (recipe, _) = recipe.split_once("```").expect("its end");
     recipe
 }
@@ -678,7 +676,7 @@ fn the_recipe_for_mcp() {
             }
         })
     });
-    let recipe = recipe("\n### Event streams and MCP\n")
+    let recipe = recipe(include_str!("../../../../docs/tasks/event-streams.md"))
         .replace("address = \"80\"", "address = \"127.0.0.1:0\"")
         .replace("127.0.0.1:3000", mcp.address())
         .replace("127.0.0.1:3001", render.address());
@@ -710,10 +708,10 @@ fn the_recipe_for_mcp() {
     assert_eq!(ask("/mcp", &[("Mcp-Method", "tools/list")]).text(), "mcp");
 }
 
-/// The recipe of docs/tasks.md, with other paths.
+/// The recipe of docs/tasks/rate-limits.md, with other paths.
 #[test]
 fn the_recipe_of_the_documentation() {
-    let recipe = recipe("\n## Rate limits\n");
+    let recipe = recipe(include_str!("../../../../docs/tasks/rate-limits.md"));
     let tree = Tree::new();
     let body = content(7, 1000);
     for name in ["index.html", "pool/a", "login", "health"] {

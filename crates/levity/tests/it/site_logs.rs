@@ -543,15 +543,12 @@ fn an_explanation_is_not_logged() {
     assert!(!names.contains(&"log".into()), "{names:?}");
 }
 
-/// The recipe of docs/tasks.md.
+/// The recipe of docs/tasks/site-logs.md.
 #[test]
 fn the_recipe() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tasks.md");
-    let page = fs::read_to_string(page).expect("docs/tasks.md");
-    let (_, recipe) = page
-        .split_once("### A log for each site")
-        .expect("the recipe");
-    let (_, block) = recipe.split_once("```toml\n").expect("a configuration");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tasks/site-logs.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let (_, block) = page.split_once("```toml\n").expect("a configuration");
     let (block, _) = block.split_once("```").expect("its end");
     let tree = tree();
     let root = tree.path().to_str().expect("UTF-8");

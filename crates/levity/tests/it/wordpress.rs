@@ -10,7 +10,7 @@ use crate::support::{App, CODINGS, Server, Tree, assert_same, content, in_front_
 
 const SOURCES: &str = "/usr/share/wordpress";
 
-/// What docs/tasks.md says about PHP.
+/// What docs/tasks/php.md says.
 const KEYS: &str = "index = [\"index.php\", \"index.html\"]\ntry = [\"file\", \"proxy\"]\n\
     script_suffix = \".php\"\nscript_index = \"index.php\"\nbody_bytes = \"64MiB\"\n";
 const UPLOADS: &str = "[[site.route]]\npath = \"/wp-content/uploads/*\"\ntry = [\"file\"]";

@@ -1,4 +1,4 @@
-//! The tables of `docs/tasks.md` with what nginx has on the left: each row is run in both servers, as its cells have it.
+//! The tables in `docs/tasks` with what nginx has on the left: each row is run in both servers, as its cells have it.
 
 use std::fs;
 use std::path::Path;
@@ -410,9 +410,17 @@ const SCRIPTS: &str = "root /srv/php; location / { include fastcgi_params; \
     fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; <1> fastcgi_pass unix:/run/php/php-fpm.sock; }";
 const PARAMS: &str = "root = \"/srv/php\"\nproxy = \"php\"\nscript_suffix = \".php\"\n<1>\n";
 
-/// The rows of the tables with `| nginx | Levity |` on top: both cells.
+/// The rows of the tables with `| nginx | Levity |` on top, of all pages: both cells.
 fn rows() -> Vec<[String; 2]> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tasks.md");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tasks");
+    let pages = fs::read_dir(folder).expect("the pages");
+    pages
+        .flat_map(|page| rows_of(&page.expect("a page").path()))
+        .collect()
+}
+
+/// The rows of one page.
+fn rows_of(page: &Path) -> Vec<[String; 2]> {
     let page = fs::read_to_string(page).expect("the page");
     let tables = page.split("\n| nginx | Levity |\n|---|---|\n").skip(1);
     let rows = tables.flat_map(|table| table.lines().take_while(|line| line.starts_with('|')));

@@ -364,12 +364,12 @@ fn only_http_1_1_has_empty_files_without_a_length() {
     assert!(fs::read(root.at("file")).expect("a file").is_empty());
 }
 
-/// The recipe of docs/tasks.md for files that everyone reads and users write.
+/// The recipe of docs/tasks/uploads.md for files that everyone reads and users write.
 #[test]
 fn everyone_reads_and_users_write() {
-    let page = include_str!("../../../../../docs/tasks.md");
+    let page = include_str!("../../../../../docs/tasks/uploads.md");
     let (_, section) = page
-        .split_once("**Everyone reads, only users write.**")
+        .split_once("## Everyone reads, only users write\n")
         .expect("the section");
     let (_, recipe) = section.split_once("```toml\n").expect("a recipe");
     let (recipe, _) = recipe.split_once("```").expect("its end");
