@@ -44,7 +44,7 @@ root = \"/srv/www\"
 pub(crate) const MANY_FILES: &str = "
 - A string of `include` is the name of a file, or a pattern: `*` stands for any text within a name, `?` for one character.
   Both are relative to the folder of the main file, and end in `.toml` or with a star. A pattern finds names that end in
-  `.toml` and do not begin with a dot, so neither `a.toml~` nor `a.toml.dpkg-new`; that there is no such folder is noted. A
+  `.toml` and do not begin with a dot, so neither `example.org` nor `a.toml~`; that there is no such folder is noted. A
   file that is named without a star has to be there. One without any table is noted: an editor may be about to write it.
 - Files come in the order of `include`, those of a pattern in the order of their bytes: `10.toml` before `9.toml`. Lists
   (`[[site]]`, `[[listen]]`, `[[upstream]]`, `[[mailbox]]`) are joined. Any other table stands in one file.
@@ -52,7 +52,8 @@ pub(crate) const MANY_FILES: &str = "
   too, so `include = [\"*.toml\"]` may find it.
 - The order of sites chooses nothing: `default = true` names the one for all names that no site has. If several sites have
   TLS and none of them is that one, handshakes for other names are refused.
-- Everything is read before a reload changes anything, and all errors of all files are reported. Clients get none of these
+- Everything is read before a reload changes anything, and all errors of all files are reported: write a file and have
+  the server reload (`levity reload --wait`). One file alone may name what another has. Clients get none of these
   files. There may be 4096 of them, with 1 MiB each and 16 MiB together. Pipes and devices are refused.
 - Whoever may write to one of the files, or put one into the folder of a pattern, decides what the server does. It is noted
   if that is not only root and the user of the server.

@@ -3,13 +3,12 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::TcpStream;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::support::{Client, Launch, Server, Tree, assert_same, content, wait_until};
 
@@ -267,48 +266,16 @@ fn sockets_of_others_stay_at_the_end() {
 /// Puts a pipe in place of the configuration file and has the server read it: it hangs until the
 /// pipe is written to or closed.
 fn hanging_reload(server: &Server) -> File {
-    make_pipe(&server.config());
+    fs::remove_file(server.config()).expect("unlink");
+    mknodat(CWD, server.config(), FileType::Fifo, 0o644.into(), 0).expect("mkfifo");
     server.signal(Signal::HUP);
-    writer(&server.config())
-}
-
-/// Puts a pipe in place of a file.
-fn make_pipe(file: &Path) {
-    fs::remove_file(file).expect("unlink");
-    mknodat(CWD, file, FileType::Fifo, 0o644.into(), 0).expect("mkfifo");
-}
-
-/// Opens a pipe as soon as it is read.
-fn writer(pipe: &Path) -> File {
     let mut writer = None;
     wait_until("it reads the file", || {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
-        writer = open(pipe, flags, Mode::empty()).ok();
+        writer = open(server.config(), flags, Mode::empty()).ok();
         writer.is_some()
     });
     writer.expect("a reader").into()
-}
-
-#[test]
-fn signals_that_come_before_the_configuration_is_read_are_not_lost() {
-    let tree = tree();
-    let launch = Launch::run("");
-    let file = launch.own().join("levity.toml");
-    make_pipe(&file);
-    let (child, own) = launch.spawn();
-    let mut pipe = writer(&file);
-    for signal in [Signal::USR1, Signal::HUP] {
-        kill_process(Pid::from_child(&child), signal).expect("a process");
-    }
-    fs::remove_file(&file).expect("unlink");
-    fs::write(&file, config(&tree, "1", "")).expect("write");
-    pipe.write_all(config(&tree, "0", "").as_bytes())
-        .expect("written");
-    drop(pipe);
-    let server = Server::new(child, own, false).expect("it starts");
-    wait_until("the configuration of the signal", || {
-        server.get("/a").header("x-version") == Some("1")
-    });
 }
 
 #[test]

@@ -4,12 +4,13 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::ExitStatus;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
-use crate::rig::FuseMount;
+use crate::rig::{Frozen, FuseMount};
 use crate::support::certificates::{Authority, Key};
 use crate::support::{Launch, Server, wait_until};
 
@@ -139,8 +140,9 @@ fn threads(process: u32) -> Vec<String> {
     threads.filter_map(name).collect()
 }
 
-/// Starts a server whose state is on a frozen disk, and sends SIGTERM once it has that thread. Returns how it ended.
-fn ended_while_it_waits(mount: &FuseMount, tables: &str, thread: &str) -> ExitStatus {
+/// Starts a server whose state is on a disk that is frozen as soon as the configuration is read, and waits until it has
+/// that thread. The folder is its own.
+fn waiting(mount: &FuseMount, tables: &str, thread: &str) -> (Child, TempDir, Frozen) {
     let launch = Launch::run(&format!(
         "{OWN}[[listen]]\naddress = \"127.0.0.2:0\"\ntls = true\n[tls]\nfolder = \"{{own}}/state\"\n{tables}{}",
         site(
@@ -153,13 +155,22 @@ fn ended_while_it_waits(mount: &FuseMount, tables: &str, thread: &str) -> ExitSt
     let link = launch.own().join("state");
     symlink(mount.root().join("slow/state"), link).expect("a link");
     let frozen = mount.freeze();
-    let (mut child, _own) = launch.arguments(["--patience", "600000"]).spawn();
+    let (child, own) = launch.arguments(["--patience", "600000"]).spawn();
     wait_until("it waits", || {
         let threads = threads(child.id());
         threads.iter().any(|name| name.trim() == thread)
     });
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM)
-        .expect("killed");
+    (child, own, frozen)
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("a process");
+}
+
+/// Sends SIGTERM to a server that waits. Returns how it ended.
+fn ended_while_it_waits(mount: &FuseMount, tables: &str, thread: &str) -> ExitStatus {
+    let (mut child, _own, frozen) = waiting(mount, tables, thread);
+    signal(&child, Signal::TERM);
     let mut ended = None;
     wait_until("it has ended", || {
         ended = child.try_wait().expect("a child");
@@ -180,6 +191,17 @@ fn a_signal_ends_a_start_that_waits() {
     let hook = "[acme]\nchallenges = [\"dns-01\"]\n[acme.dns]\nhook = [\"/bin/true\"]\n";
     let ended = ended_while_it_waits(&mount, hook, "scheduler");
     assert!(ended.success(), "{ended}");
+}
+
+#[test]
+fn what_a_start_that_waits_is_asked_for_is_done_after_it() {
+    let Some(mount) = mount() else { return };
+    let (child, own, frozen) = waiting(&mount, "", "file-calls");
+    signal(&child, Signal::USR1);
+    signal(&child, Signal::HUP);
+    drop(frozen);
+    let server = Server::new(child, own, false).expect("it starts");
+    server.says("configuration reloaded");
 }
 
 /// Nothing may be wrong with it, so a service tries again.
