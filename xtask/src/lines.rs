@@ -19,11 +19,11 @@ const MAILBOX: &[&str] = &[
     "levity-wire/src/sse.rs",
     "levity-wire/src/websocket",
     "levity-wire/src/websocket.rs",
+    "levity/src/gateway/for_mailboxes.rs",
     "levity/src/handler/mailbox",
     "levity/src/handler/resume",
     "levity/src/mailboxes",
     "levity/src/upstream/abandoned.rs",
-    "levity/src/upstream/for_mailboxes.rs",
 ];
 
 /// Prints the lines of all that belongs to the mailboxes, and their sum.

@@ -30,7 +30,7 @@ fn no_file_imports_itself_by_way_of_others() {
 const CONNECTION: [&str; 2] = ["http", "h1"];
 
 /// Files that pair a listener or a test's client with a connection.
-const KNOW_THE_CONNECTION: [&str; 3] = ["accept", "serve", "rig"];
+const KNOW_THE_CONNECTION: [&str; 2] = ["serve", "rig"];
 
 #[test]
 fn features_do_not_know_the_connection_of_the_client() {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::exchange;
-use crate::http::request::Request;
+use crate::message::request::Request;
 use crate::rig::Rig;
 
 const FILE: &str = "GET /file HTTP/1.1\r\nHost: a\r\nUser-Agent: test\r\n\r\n";

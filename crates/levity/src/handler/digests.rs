@@ -4,10 +4,10 @@ use levity_wire::digest;
 use levity_wire::http1::Method;
 
 use super::Handling;
-use crate::cache::EntryRef;
-use crate::found::object::ServableFile;
-use crate::http::request::Request;
+use crate::files::cache::EntryRef;
 use crate::http::response::Response;
+use crate::message::request::Request;
+use crate::resolve::servable::object::ServableFile;
 use crate::respond;
 use crate::route::{FileDigests, FileVariants, Files};
 

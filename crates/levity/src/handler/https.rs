@@ -6,10 +6,10 @@ use levity_net::PeerTls;
 use levity_tls::ClientAuthId;
 
 use super::{Handling, Outcome, redirect};
-use crate::http::client::Client;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::client::Client;
+use crate::message::request::Request;
 use crate::route::{CLIENT_CERT, HttpsRules};
 
 impl<'a> Handling<'a> {

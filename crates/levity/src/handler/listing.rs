@@ -10,11 +10,11 @@ use levity_wire::http1::Method;
 
 use super::Handling;
 use super::files::failed;
-use crate::cache::Recency;
-use crate::found::in_folder;
+use crate::files::cache::Recency;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::request::Request;
+use crate::resolve::servable::in_folder;
 use crate::respond::archive::{self, Archive};
 use crate::respond::listing::html::Readme;
 use crate::respond::listing::snapshot::{Failure, Key, Shared, Snapshot};

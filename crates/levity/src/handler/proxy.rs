@@ -13,15 +13,15 @@ use levity_wire::sendfile_header::{self, Delegation};
 
 use super::resume::may_resume;
 use super::{Handling, Outcome, ReproxyTarget, Reroute, Target, redirect, respond};
-use crate::found::object::RunnableScript;
-use crate::http::request::Request;
+use crate::files::scripts::PathKind;
+use crate::gateway::sendfile::{self, Delegated, preload};
+use crate::gateway::{Answered, Gateway};
 use crate::http::response::{Body, Response};
+use crate::message::request::Request;
+use crate::resolve::script_search::{Located, ScriptSearch};
+use crate::resolve::servable::object::RunnableScript;
 use crate::route::{Handler, Location, Proxy, Sought};
-use crate::script_search::{Located, ScriptSearch};
-use crate::scripts::PathKind;
 use crate::upstream::failure::Failure;
-use crate::upstream::gateway::{Answered, Gateway};
-use crate::upstream::sendfile::{self, Delegated, preload};
 
 /// Headers with credentials for the requested site. They are not sent to another upstream, which gets only a
 /// URL; the application has already decided about the client.

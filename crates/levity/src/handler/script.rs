@@ -7,12 +7,12 @@ use levity_telemetry::step::Step;
 
 use super::files::failed;
 use super::{Handling, Outcome, explain};
+use crate::files::scripts::{PathKind, Scripts};
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::request::Request;
+use crate::resolve::script_search::{Located, ScriptSearch};
 use crate::route::{Files, Location, Sought};
-use crate::script_search::{Located, ScriptSearch};
-use crate::scripts::{PathKind, Scripts};
 
 impl<'a> Handling<'a> {
     /// Finds the script of a directory whose index names list scripts before files.

@@ -8,15 +8,15 @@ use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::http1::Method;
 
 use super::Handling;
-use crate::cache::EntryRef;
-use crate::entry::{Entry, Original};
-use crate::found::object::ServableFile;
-use crate::http::request::Request;
+use crate::files::cache::EntryRef;
+use crate::files::entry::{Entry, Original};
 use crate::http::response::Response;
+use crate::message::request::Request;
 use crate::resolve::Found;
+use crate::resolve::servable::object::ServableFile;
 use crate::respond;
 use crate::route::{FileVariants, Files};
-use crate::variant_store::{DICTIONARY_BYTES_MAX, Name, Resource, Wanted};
+use crate::stores::variants::{DICTIONARY_BYTES_MAX, Name, Resource, Wanted};
 
 /// The request headers that select the form of a file where dictionaries are on (RFC 9842, 6.2).
 const VARY: &[u8] = b"Accept-Encoding, Available-Dictionary";

@@ -6,7 +6,7 @@ use std::time::Instant;
 use levity_net::{Peer, Timer};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::worker::Worker;
+use crate::exchange::worker::Worker;
 
 /// What a connection has from the time when it is accepted, beside its transport.
 pub struct Arriving {

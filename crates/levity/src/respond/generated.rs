@@ -14,9 +14,9 @@ use levity_telemetry::trace::Trace;
 use levity_wire::http1::Trailers;
 use tokio::task;
 
+use crate::exchange::worker::Worker;
 use crate::http::error::from_io;
 use crate::http::response::{BodyStream, Piece, PieceLimits, Response, SourceFailure, StreamError};
-use crate::worker::Worker;
 
 /// The size from which on written bytes are passed on, in bytes. It bounds the time of one turn of the writer, and the
 /// memory per client.

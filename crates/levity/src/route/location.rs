@@ -19,20 +19,20 @@ use levity_wire::path;
 use tokio::sync::Semaphore;
 
 use super::fingerprint::{Asked, Fingerprint};
-use crate::codings;
 use crate::credentials::Users;
-use crate::digest_store::store::DigestStore;
+use crate::files::codings;
+use crate::files::root::{LiveRoot, SendfileRoot};
+use crate::files::scripts::{self, Scripts};
 use crate::filter::compress::Compress;
 use crate::http::filter::Filters;
 use crate::mailboxes::set::MailboxSet;
 use crate::rate_limit::limit::RateLimit;
-use crate::root::{LiveRoot, SendfileRoot};
-use crate::scripts::{self, Scripts};
+use crate::stores::digests::store::DigestStore;
+use crate::stores::preloads::PreloadStore;
+use crate::stores::variants::store::VariantStore;
 use crate::upload_store::related::RelatedUploads;
 use crate::upload_store::store::UploadStore;
 use crate::upstream::Upstream;
-use crate::upstream::sendfile::store::PreloadStore;
-use crate::variant_store::store::VariantStore;
 
 /// The part of a site that handles a request.
 pub struct Location {
@@ -41,7 +41,7 @@ pub struct Location {
     /// The number of its site.
     pub site: usize,
     /// Its position among the locations of the site: that of its route, and behind them that of the site itself.
-    pub(super) position: usize,
+    pub position: usize,
     /// The path of its route; empty for that of a site itself.
     pub route: String,
     /// The number of its access log, in [`Service::logs`](super::Service::logs); `None` if it is off.
@@ -65,13 +65,13 @@ pub struct Location {
     /// Whether requests are answered before the handshake of their connection is complete.
     pub early_data: bool,
     /// The codings in which files with names of this location may lie beside themselves.
-    pub(super) forms: Vec<Coding>,
+    pub forms: Vec<Coding>,
     /// Its rules.
-    pub(super) fingerprint: Fingerprint,
+    pub fingerprint: Fingerprint,
     /// When the site has to be asked whether a name that was found has the same rules.
-    pub(super) asked: Asked,
+    pub asked: Asked,
     /// A refusal of an ambiguous path has been logged.
-    pub(super) has_logged_ambiguous: AtomicBool,
+    pub has_logged_ambiguous: AtomicBool,
 }
 
 impl Location {
@@ -162,7 +162,7 @@ pub struct ErrorPages {
     /// Errors of an upstream that are replaced.
     pub replaced: Vec<Statuses>,
     /// The failure to send a page has been logged.
-    pub(super) has_logged: AtomicBool,
+    pub has_logged: AtomicBool,
 }
 
 impl ErrorPages {

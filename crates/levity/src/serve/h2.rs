@@ -19,15 +19,15 @@ use levity_wire::http1::{self, Reject};
 use levity_wire::http2::{ErrorCode, Event, Failure, StreamId};
 
 use crate::exchange;
+use crate::exchange::worker::Worker;
 use crate::http::error::error;
 use crate::http::h2::conn::Conn;
 use crate::http::h2::stream::Stream;
 use crate::http::h2::streams::{Begun, Streams};
-use crate::http::request::Request;
 use crate::http::request_body::ends_upload;
 use crate::http::send::parked::Parked;
 use crate::http::send::{self, Sent};
-use crate::worker::Worker;
+use crate::message::request::Request;
 
 /// The maximum of requests that begin in a poll. They take about half a millisecond.
 const REQUESTS_PER_POLL_MAX: usize = 32;

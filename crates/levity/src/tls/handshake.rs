@@ -18,7 +18,7 @@ use levity_telemetry::stats::HandshakeResult;
 use levity_tls::{Identity, Policy, Server, ServerConfig};
 
 use super::sites::TlsSites;
-use crate::worker::Worker;
+use crate::exchange::worker::Worker;
 
 /// The estimated time to sign with RSA of 2048 bits, or to verify a chain of certificates.
 const COMPUTE_COST: Duration = Duration::from_millis(1);

@@ -10,9 +10,9 @@ use levity_wire::{Reject, grip, mailbox_header, path, sendfile_header};
 
 use super::grip_sig::grip_sig;
 use crate::credentials::{Identity, NOBODY};
-use crate::found::object::RunnableScript;
-use crate::http::client::Client;
-use crate::http::request::Request;
+use crate::message::client::Client;
+use crate::message::request::Request;
+use crate::resolve::servable::object::RunnableScript;
 use crate::route::Proxy;
 use levity_config::Secret;
 use levity_config::upstream::{Forwarded, Protocol};

@@ -15,15 +15,15 @@ use levity_compute::Class;
 use levity_wire::basic_auth::{self, Credentials};
 
 use super::super::{Handling, Outcome};
-use crate::client_prefix::ClientPrefix;
 use crate::credentials::Guess;
 use crate::credentials::guesses::{Admission, Check, Guesses, Refusal};
 use crate::credentials::verdicts::Pending;
+use crate::exchange::worker::Worker;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::client_prefix::ClientPrefix;
+use crate::message::request::Request;
 use crate::route::BasicAuth;
-use crate::worker::Worker;
 
 impl<'a> Handling<'a> {
     /// Lets users with their passwords through.

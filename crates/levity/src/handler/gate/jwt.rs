@@ -13,8 +13,8 @@ use sha2::Sha256;
 
 use super::super::{Handling, Outcome};
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::request::Request;
 
 /// The maximum of keys that are tried for a token that names none.
 const TRIES_MAX: usize = 4;

@@ -16,8 +16,8 @@ use tokio::task;
 
 use super::forms::Form;
 use super::grip_item::content;
+use crate::exchange::worker::Worker;
 use crate::shares::Resource;
-use crate::worker::Worker;
 
 /// Messages with less content in bytes are sent as they are: a job takes longer than what it would save.
 const CONTENT_BYTES_MIN: usize = 256;

@@ -16,10 +16,10 @@ use super::receiver::{Hold, Receiver};
 use super::websocket;
 use super::{json, no_mailbox, refused_by_store};
 use crate::http::error::error;
-use crate::http::fields::Fields;
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot, Refusal};
+use crate::message::fields::Fields;
+use crate::message::request::Request;
 use crate::route::MailboxEndpoint;
 
 /// What clients may name in Accept, by preference.

@@ -15,11 +15,13 @@ use super::deflated;
 use super::forms::Form;
 use super::grip_item::{Filtering, close_of_sockets, ends_streams};
 use super::socket::Socket;
-use super::stay::{self, Due, Ending, Sending, Stay, TURN_BYTES_MAX, Transit, jittered};
-use crate::http::fields::Fields;
+use crate::exchange::worker::Worker;
+use crate::handler::mailbox::receiver_clock::{
+    self, Due, Ending, Sending, Stay, TURN_BYTES_MAX, Transit, jittered,
+};
 use crate::http::held::{Held, HeldClient};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
-use crate::worker::Worker;
+use crate::message::fields::Fields;
 
 /// The maximum of messages of one receiver before others have their turn: those without content have no bytes.
 const TURN_MESSAGES_MAX: usize = 128;
@@ -415,7 +417,7 @@ impl Receiver {
                 .is_closing()
                 .then(|| socket.poll_closed(client, context)),
             None => self.ending.map(|ending| match ending {
-                Ending::Truncated => Poll::Ready(stay::cut(client)),
+                Ending::Truncated => Poll::Ready(receiver_clock::cut(client)),
                 _ => self.sending.poll_end(&self.worker, client, context),
             }),
         }

@@ -10,8 +10,8 @@ use levity_wire::sse::{Block, Scanner};
 use tokio::time;
 
 use super::event_box::EventBox;
-use super::kept::Kept;
 use crate::handler::mailbox::Form;
+use crate::handler::resume::copy_state::Kept;
 use crate::route::Proxy;
 use crate::upstream::abandoned::Abandoned;
 use crate::upstream::pool::Pool;

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::http::client::Client;
 use crate::mailboxes::set::{ClientStreamSlot, Refusal};
+use crate::message::client::Client;
 use crate::route::Resume;
 
 impl Resume {

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::{Instant as Deadline, timeout_at};
 
 use super::name::{FOLDERS_MAX, SharedName, c_path};
-use crate::disk_client::DetachedDisk;
+use crate::files::disk_client::DetachedDisk;
 use crate::http::error::error;
 use crate::http::response::Response;
 use crate::upload_store::room::{NAME_BYTES, of_file};

@@ -23,8 +23,8 @@ use tokio::time;
 use self::name::{Name, Path};
 use super::{Handling, Outcome};
 use crate::http::error::{ALLOW, error};
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
+use crate::message::request::Request;
 use crate::route::{Location, Upload};
 
 impl<'a> Handling<'a> {

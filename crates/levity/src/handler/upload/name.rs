@@ -11,11 +11,11 @@ use levity_wire::condition::{self, Validators, Verdict};
 use rustix::io::Errno;
 use tokio::time;
 
-use crate::disk_client::DetachedDisk;
-use crate::entry::{self, Content, TICK};
+use crate::files::disk_client::DetachedDisk;
+use crate::files::entry::{self, Content, TICK};
 use crate::http::error::{self, error};
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::request::Request;
 use crate::route::Upload;
 use crate::upload_store::room::{Quota, of_file};
 use crate::upload_store::store::FOLDER;

@@ -8,7 +8,7 @@ use levity_telemetry::diagnostics;
 
 use super::empty;
 use super::name::{Name, c_path, meantime};
-use crate::entry;
+use crate::files::entry;
 use crate::http::error::error;
 use crate::http::response::Response;
 use crate::upload_store::store::{FOLDER, Reservation};

@@ -11,7 +11,7 @@ use super::count::ensure_counted;
 use super::name::{Name, c_path};
 use super::put::no_room;
 use super::{allow, empty};
-use crate::disk_client::DetachedDisk;
+use crate::files::disk_client::DetachedDisk;
 use crate::http::error::error;
 use crate::http::response::Response;
 use crate::upload_store::room::{Full, NAME_BYTES};

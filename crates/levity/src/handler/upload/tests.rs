@@ -5,7 +5,7 @@ use std::time::Instant;
 use levity_disk::engine::crash::Recording;
 use tokio::task;
 
-use crate::http::request::Request;
+use crate::message::request::Request;
 use crate::rig::Rig;
 use crate::route::RouteInput;
 use crate::upload_store::related::RelatedUploads;

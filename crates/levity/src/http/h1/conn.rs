@@ -19,15 +19,15 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::chunked::ChunkedBody;
 use super::head::{self, Header};
 use super::incoming::Incoming;
-use crate::failed_lookups::FailedLookups;
+use crate::exchange::worker::Worker;
+use crate::files::missing_lookups::FailedLookups;
 use crate::http::arriving::{Arriving, Registration};
-use crate::http::fields::Fields;
 use crate::http::gathered::Gathered;
-use crate::http::request::{Arrival, RequestError};
 use crate::http::request_body::ClientStream;
 use crate::http::send::{self, Head, Progress, ResponseSink};
+use crate::message::fields::Fields;
+use crate::message::request::{Arrival, RequestError};
 use crate::shares::claim::Claims;
-use crate::worker::Worker;
 
 /// The maximum duration of a lingering close. An immediate close would reset the connection while the client still
 /// sends, and discard the response, which many clients read only after they have sent the whole body.

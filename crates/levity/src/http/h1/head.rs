@@ -5,9 +5,9 @@ use std::io::Write;
 use levity_wire::decimal;
 use levity_wire::http1::{Version, reason};
 
-use crate::http::fields::Fields;
+use crate::exchange::worker::Worker;
 use crate::http::send::{Framing, Head};
-use crate::worker::Worker;
+use crate::message::fields::Fields;
 
 /// The usual maximum size of a header section in bytes.
 const USUAL_BYTES: usize = 512;

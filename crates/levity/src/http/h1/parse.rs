@@ -7,7 +7,7 @@ use std::task::{Poll, ready};
 use levity_wire::http1::{self, Reject};
 
 use super::conn::Conn;
-use crate::http::request::{Request, RequestError};
+use crate::message::request::{Request, RequestError};
 use crate::route::Service;
 use levity_telemetry::stall;
 use levity_telemetry::step::Step;

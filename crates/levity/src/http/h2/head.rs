@@ -2,9 +2,9 @@
 
 use levity_wire::http2::FieldBlock;
 
-use crate::http::fields::{Fields, lines};
+use crate::exchange::worker::Worker;
 use crate::http::send::Head;
-use crate::worker::Worker;
+use crate::message::fields::{Fields, lines};
 
 /// The status of a response to an extended CONNECT (RFC 8441, 5).
 const UPGRADED: u16 = 200;

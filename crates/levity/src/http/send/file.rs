@@ -11,7 +11,9 @@ use levity_net::TURN_BYTES_MAX;
 use tokio::time;
 
 use super::{ResponseSink, SendError, Sender, disconnected, poll_before_body, with_send_timeout};
-use crate::disk_client::{DiskClient, FIRST_BYTES, Read, ReadAhead, WHOLE_BYTES, is_refused};
+use crate::files::disk_client::{
+    DiskClient, FIRST_BYTES, Read, ReadAhead, WHOLE_BYTES, is_refused,
+};
 use crate::http::file_version::{EVIDENCE_BYTES_MAX, Verdict, Version};
 use crate::http::response::FileBody;
 

@@ -12,7 +12,7 @@ use tokio::time;
 
 use super::file::{is_socket_error, read_evidence_inline};
 use super::{ResponseSink, SendError, Sender};
-use crate::disk_client::DiskClient;
+use crate::files::disk_client::DiskClient;
 use crate::http::file_version::{EVIDENCE_BYTES_MAX, Verdict};
 use crate::http::response::FileBody;
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use levity_disk::OpenFile;
 
-use crate::cache::EntryRef;
-use crate::entry::Content;
+use crate::exchange::worker::Worker;
+use crate::files::cache::EntryRef;
+use crate::files::entry::Content;
 use crate::http::response::{Body, PartSource};
 use crate::shares::claim::Requester;
 use crate::shares::common::CommonHold;
-use crate::worker::Worker;
 
 /// The file of a response, if it has one.
 #[derive(Default)]

@@ -32,16 +32,16 @@ use self::file::Pace;
 use self::held_file::HeldFile;
 use self::throttle::Throttle;
 use super::error::{error, from_io};
-use super::fields::Fields;
 use super::filter::FilterError;
-use super::request::Request;
 use super::request_body::ClientStream;
 use super::response::{Body, PartError, PartSource, Response, StreamError, UpgradeError};
-use crate::cache::EntryRef;
-use crate::disk_client::DiskClient;
-use crate::entry::{Bytes, Content, PAGES_BYTES_MIN};
+use crate::exchange::worker::Worker;
+use crate::files::cache::EntryRef;
+use crate::files::disk_client::DiskClient;
+use crate::files::entry::{Bytes, Content, PAGES_BYTES_MIN};
+use crate::message::fields::Fields;
+use crate::message::request::Request;
 use crate::rate_limit::charges::Charges;
-use crate::worker::Worker;
 
 /// A [`ClientStream`] to which a response can be written, in the framing of its HTTP version.
 pub trait ResponseSink: ClientStream {

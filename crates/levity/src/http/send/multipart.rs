@@ -10,8 +10,8 @@ use std::time::Instant;
 use levity_wire::range::Part;
 
 use super::{ResponseSink, SendError, Sender, disconnected, poll_before_body, with_send_timeout};
-use crate::disk_client::DiskClient;
-use crate::entry::Content;
+use crate::files::disk_client::DiskClient;
+use crate::files::entry::Content;
 use crate::http::file_version::Verdict;
 use crate::http::response::{FileBody, Multipart, PartSource};
 

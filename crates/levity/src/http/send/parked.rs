@@ -14,12 +14,12 @@ use levity_telemetry::trace::Trace;
 use levity_wire::http1::Trailers;
 
 use super::{ResponseSink, Sent};
-use crate::http::client::{Client, logged_tls};
+use crate::exchange::worker::LocalService;
 use crate::http::held::{Held, HeldClient};
-use crate::http::request::Request;
 use crate::http::request_body::ClientStream;
+use crate::message::client::{Client, logged_tls};
+use crate::message::request::Request;
 use crate::route::Location;
-use crate::worker::LocalService;
 
 impl<S: ResponseSink> HeldClient for S {
     fn timer(&self) -> &Timer {

@@ -15,7 +15,7 @@ use levity_telemetry::trace::Trace;
 use super::throttle::STREAM_BYTES_MAX;
 use super::{Framing, ResponseSink, SendError, Sender, disconnected, with_send_timeout};
 use crate::http::response::{BodyStream, Piece, PieceLimits, Upgrade};
-use crate::pipes::PipeLease;
+use crate::loop_core::pipes::PipeLease;
 
 impl<S: ResponseSink> Sender<'_, S> {
     /// Sends each piece of `stream` as it is received.

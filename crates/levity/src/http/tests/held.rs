@@ -14,12 +14,12 @@ use levity_telemetry::trace::Trace;
 use levity_wire::http1::Trailers;
 use tokio::task::{self, JoinHandle, yield_now};
 
-use crate::http::fields::Fields;
 use crate::http::h1::conn::Conn;
 use crate::http::h1::parse;
-use crate::http::request::{Request, RequestError};
 use crate::http::request_body::ClientStream;
 use crate::http::send::{Head, ResponseSink};
+use crate::message::fields::Fields;
+use crate::message::request::{Request, RequestError};
 use crate::rig::{End as ClientEnd, Rig, settle};
 
 /// The maximum memory of a subscriber in addition to its idle connection.

@@ -10,9 +10,9 @@ use tokio::sync::watch;
 
 use super::READER_FILES;
 use super::order::{Merge, sorted};
-use crate::cache::Recency;
 use crate::compute::{Compute, DroppedInPool, Panicked};
-use crate::disk_client::DetachedDisk;
+use crate::files::cache::Recency;
+use crate::files::disk_client::DetachedDisk;
 use crate::shares::claim::Claims;
 use crate::shares::common::Common;
 use crate::shares::{Held, Portion, Resource, Shortage, Used};

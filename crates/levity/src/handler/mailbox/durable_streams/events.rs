@@ -11,11 +11,11 @@ use levity_telemetry::access_log::End;
 use levity_wire::durable_streams::{Control, DataEvent, Form, push_control};
 use levity_wire::sse;
 
-use super::super::stay::{Due, Sending, Stay, TURN_BYTES_MAX};
+use crate::exchange::worker::Worker;
+use crate::handler::mailbox::receiver_clock::{Due, Sending, Stay, TURN_BYTES_MAX};
 use crate::http::held::{Held, HeldClient};
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
-use crate::worker::Worker;
 
 /// The maximum of content that is encoded at once, in bytes.
 const PART_BYTES_MAX: usize = 16 * 1024;

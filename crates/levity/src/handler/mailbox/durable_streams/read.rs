@@ -15,9 +15,9 @@ use super::content::body;
 use super::events::EventReceiver;
 use super::rejected;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
+use crate::message::request::Request;
 use crate::route::MailboxEndpoint;
 
 /// About the maximum of bytes that a reader who waits gets at a time. A single append may be larger.

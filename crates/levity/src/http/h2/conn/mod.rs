@@ -22,10 +22,10 @@ pub(super) use self::output::PIECE_BYTES_MAX;
 pub(super) use self::shutdown::LINGER_TIME_MAX;
 use super::credit::{GROWTH_BYTES_MAX, WINDOW_BYTES};
 use super::turns::Turns;
-use crate::failed_lookups::FailedLookups;
+use crate::exchange::worker::Worker;
+use crate::files::missing_lookups::FailedLookups;
 use crate::http::arriving::Arriving;
-use crate::http::request::Arrival;
-use crate::worker::Worker;
+use crate::message::request::Arrival;
 
 /// The maximum of bytes by which a window may be larger than usual because of bodies with a usual window.
 const CREDIT_BYTES_MAX: usize = (CONNECTION_WINDOW_BYTES - USUAL_WINDOW_BYTES) as usize;

@@ -14,9 +14,9 @@ use levity_wire::http2::{self, ErrorCode, FieldBlock};
 use super::super::conn::PIECE_BYTES_MAX;
 use super::super::head;
 use super::Stream;
+use crate::exchange::worker::Worker;
 use crate::http::request_body::ClientStream;
 use crate::http::send::{Framing, Head, Progress, ResponseSink};
-use crate::worker::Worker;
 
 /// The encoded header section of a response.
 pub struct Header {

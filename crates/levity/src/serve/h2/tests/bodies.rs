@@ -92,7 +92,7 @@ const BODIES_BYTES: usize = 1 << 20;
 
 /// All that another client may hold of the memory of bodies, or half of it.
 fn hold_bodies(rig: &Rig, portion: Portion) -> Held {
-    let client = crate::http::client::Client::without_address("http");
+    let client = crate::message::client::Client::without_address("http");
     let requester = Requester {
         client: &client,
         connection: u64::MAX,

@@ -1,0 +1,5 @@
+//! What every event loop has, whatever it serves.
+
+pub mod failure_reports;
+pub mod limit;
+pub mod pipes;
