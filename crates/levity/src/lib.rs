@@ -6,7 +6,6 @@
 
 pub mod cli;
 pub mod compile;
-pub mod compute;
 pub mod credentials;
 pub mod exchange;
 pub mod explanation;
@@ -30,5 +29,5 @@ mod shares;
 pub mod status;
 pub mod stores;
 mod tls;
-pub mod upload_store;
 pub mod upstream;
+mod worker;

@@ -71,7 +71,7 @@ fn a_request_from_memory() {
     }
 }
 
-fn plan(config: &Path) -> Box<levity::cli::Plan> {
+fn plan(config: &Path) -> Box<levity::process::plan::Plan> {
     let mut streams = Streams {
         out: &mut io::sink(),
         err: &mut io::stderr(),

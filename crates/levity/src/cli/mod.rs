@@ -21,10 +21,10 @@ use levity_config::{AdminPlaces, Errors, Variables};
 use levity_disk::patiently;
 use levity_inspect::timing;
 
-pub use self::explain::Question;
 use self::serve::Flags;
 pub use self::streams::{Streams, colour};
-pub use crate::process::plan::{Overrides, Plan};
+pub use crate::process::explain::Question;
+use crate::process::plan::{Overrides, Plan};
 
 /// The configuration of a server that is given none.
 const USUAL_FILE: &str = "/etc/levity/levity.toml";

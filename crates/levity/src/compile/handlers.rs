@@ -8,8 +8,9 @@ use levity_config::{Answer, Part, Pattern, Template, Try};
 
 use crate::mailboxes::set::MailboxSet;
 use crate::route::location::{
-    Candidate, FileStep, Files, Handler, HttpsRules, MailboxEndpoint, Proxy, RedirectTo, TargetOf,
+    Candidate, FileStep, Files, Handler, HttpsRules, MailboxEndpoint, RedirectTo, TargetOf,
 };
+use crate::upstream::proxy::Proxy;
 
 /// The handlers of a location without an answer, in order.
 pub fn handlers(
@@ -17,7 +18,7 @@ pub fn handlers(
     files: Option<&Arc<Files>>,
     proxy: Option<&Arc<Proxy>>,
 ) -> Vec<Handler> {
-    let scripts = |proxy: &Arc<Proxy>| proxy.scripts(files?);
+    let scripts = |proxy: &Arc<Proxy>| files?.scripts_of(proxy);
     let runs_scripts = proxy.and_then(scripts).is_some();
     let to_proxy = || {
         let script = runs_scripts.then_some(Handler::Script);

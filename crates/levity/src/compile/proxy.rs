@@ -13,9 +13,10 @@ use super::files::prefix;
 use super::resources::Resources;
 use crate::files::root::SendfileRoot;
 use crate::mailboxes::set::MailboxSet;
-use crate::route::location::{Files, Proxy, Resume};
+use crate::route::location::Files;
 use crate::stores::preloads::PreloadStore;
 use crate::upstream::Upstream;
+use crate::upstream::proxy::{Proxy, Resume};
 
 /// The maximum of events of a stream that are kept for clients that come back. To list so many takes a millisecond.
 const RESUMED_EVENTS_MAX: usize = 20_000;

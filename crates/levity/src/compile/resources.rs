@@ -13,8 +13,8 @@ use levity_telemetry::diagnostics;
 
 use super::roots::Roots;
 use super::stores::Stores;
-use crate::compute::Compute;
 use crate::files::scripts::Scripts;
+use crate::loop_core::compute::Compute;
 use crate::mailboxes::set::{MailboxSet, SharedMailboxes};
 use crate::rate_limit::registry::Registry;
 use crate::route::location::BasicAuth;

@@ -11,8 +11,8 @@ use levity_tls::TicketKeys;
 use super::logs;
 use super::roots::Roots;
 use super::stores::{self, Stores};
-use crate::compute::Compute;
 use crate::credentials::guesses::Guesses;
+use crate::loop_core::compute::Compute;
 use crate::mailboxes::set::SharedMailboxes;
 use crate::rate_limit::registry::Registry;
 use crate::route::{Hosts, Service, Site};
@@ -110,7 +110,7 @@ pub fn service(config: Config, parts: &ServiceParts, old: Option<&Service>) -> i
         logs,
         expressions_max,
         times_each_step,
-        config,
+        config: Arc::new(config),
     })
 }
 

@@ -13,7 +13,7 @@ use crate::route::Service;
 use crate::route::location::SpoolFolder;
 use crate::stores::digests::store::DigestStore;
 use crate::stores::preloads::PreloadStore;
-use crate::upload_store::store::UploadStore;
+use crate::stores::uploads::store::UploadStore;
 
 /// Stores whose content stays at a reload.
 pub struct Stores<'a> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::resources::Resources;
 use crate::route::location::{Files, Handler, Upload};
-use crate::upload_store::related::RelatedUploads;
+use crate::stores::uploads::related::RelatedUploads;
 
 /// The handler of uploads, where files may answer.
 pub fn upload(

@@ -5,8 +5,6 @@
 //! `accept` made the connection and `parse` the request; the other steps run here. A step returns a value and
 //! never calls a later one. Handlers resolve and respond.
 
-pub mod worker;
-
 use std::mem;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -20,7 +18,6 @@ use levity_telemetry::step::Step;
 use levity_telemetry::trace::Trace;
 use levity_wire::http1::{Method, Target};
 
-use crate::exchange::worker::{LocalService, Worker};
 use crate::files::disk_client::DiskClient;
 use crate::files::root::LiveRoot;
 use crate::filter;
@@ -36,6 +33,7 @@ use crate::rate_limit::limit::RateLimit;
 use crate::respond;
 use crate::route::{Location, Service};
 use crate::shares::claim::Requester;
+use crate::worker::{LocalService, Worker};
 
 const NOT_OWN_NAME: &str =
     "`levity serve` answers to `localhost` and IP addresses here; `--host NAME` adds a name";
@@ -72,8 +70,9 @@ impl Exchanged {
     }
 }
 
-/// Answers `request`, which arrived on `stream`, and logs it.
+/// Answers `request`, which arrived on `stream` of `worker`, and logs it.
 pub async fn exchange<S: ResponseSink + 'static>(
+    worker: &Rc<Worker>,
     stream: &Rc<S>,
     request: &mut Request,
     arrival: Arrival,
@@ -82,8 +81,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
     let mut trace = Trace::new(arrival.first_byte, arrival.waited);
     let sink: &S = stream;
     sink.timer().clear();
-    let worker = sink.worker();
-    worker.stats.begun.add(1);
+    worker.core.stats.begun.add(1);
     let service = worker.service();
     begin_steps(&mut trace, &service);
     let config = &service.config;
@@ -97,7 +95,8 @@ pub async fn exchange<S: ResponseSink + 'static>(
         connection: sink.connection(),
         stream: number,
     };
-    let disk = DiskClient::new(worker, &service, number, lookups, &mut trace).asked_by(requester);
+    let disk = DiskClient::new(&worker.core, &service.own, number, lookups, &mut trace)
+        .asked_by(requester);
     let body = body(stream, &requester, &config.limits);
     let mut handling = Handling::new(worker, &service, &client, body, disk);
     let (location, mut response) = answer(&mut handling, request).await;
@@ -123,9 +122,20 @@ pub async fn exchange<S: ResponseSink + 'static>(
     handling.completed(&sent);
     if let Body::Held { held, .. } = response.body {
         let user = handling.user();
-        let about = (&*request, location, &client);
+        let place = parked::Place {
+            site: location.map(|location| location.site),
+            log: service.log_of(location),
+            route: location.map_or("", |location| &location.route),
+        };
         let arrived = handling.disk.trace.arrived();
-        let subject = parked::Subject::new(service.clone(), about, user, arrived, &sent);
+        let subject = parked::Subject::new(
+            service.own.clone(),
+            (request, &client),
+            place,
+            user,
+            arrived,
+            &sent,
+        );
         return Exchanged::new(&sent, true, Some(Box::new(Parked::new(held, subject))));
     }
     let user = handling.user().to_vec();
@@ -137,7 +147,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
         user: &user,
         limited: handling.charges.first_hit().map(limited_by),
     };
-    conclude(sink, &service, &subject, &sent, handling.disk.trace);
+    conclude(worker, sink, &service, &subject, &sent, handling.disk.trace);
     Exchanged::new(&sent, close, None)
 }
 
@@ -152,7 +162,7 @@ fn body<S: ResponseSink + 'static>(
     requester: &Requester<'_>,
     limits: &Limits,
 ) -> RequestBody {
-    let claims = || Rc::new(requester.claims(&stream.worker().stakes));
+    let claims = || Rc::new(requester.claims(&stream.core().stakes));
     let claims = stream.has_body().then(claims);
     RequestBody::new(stream.clone(), limits, claims)
 }
@@ -364,7 +374,7 @@ fn prepare<'a, S: ResponseSink>(
     let has_unread_body = stream.body_remaining() != Some(0) && !may_be_read;
     response.close |= !request.head.keep_alive
         || has_unread_body
-        || handling.worker.is_draining()
+        || handling.worker.core.is_draining()
         || ends_by_closing;
     if response.status == 404 {
         handling.disk.count_failed_lookups();
@@ -500,14 +510,14 @@ impl Headers for Subject<'_> {
 
 /// Counts and logs an answered request.
 fn conclude<S: ResponseSink>(
+    worker: &Worker,
     stream: &S,
     service: &LocalService,
     subject: &Subject<'_>,
     sent: &Sent,
     trace: &mut Trace,
 ) {
-    let worker = stream.worker();
-    worker.stats.answered.add(1);
+    worker.core.stats.answered.add(1);
     if sent.bytes > 0 && trace.times_each_step() && !trace.has_written() {
         // Bodies from files and streams record their writes. Any other body was sent within the current step, if that
         // is timed.
@@ -525,11 +535,15 @@ fn conclude<S: ResponseSink>(
 }
 
 /// Counts and logs the response to input that could not be parsed as a request.
-pub fn record_refused<S: ResponseSink>(stream: &S, arrived: Instant, sent: &Sent) {
+pub fn record_refused<S: ResponseSink>(
+    service: &LocalService,
+    stream: &S,
+    arrived: Instant,
+    sent: &Sent,
+) {
     let trace = Trace::new(arrived, None);
     let client = (stream.peer().ip(), stream.peer().scheme());
-    let service = stream.worker().service();
-    record(stream, &service, client, None, sent, &trace);
+    record(stream, service, client, None, sent, &trace);
 }
 
 /// Counts and logs a response; `subject` is `None` when the input could not be parsed.
@@ -541,7 +555,7 @@ fn record<S: ResponseSink>(
     sent: &Sent,
     trace: &Trace,
 ) {
-    let (worker, arrived) = (stream.worker(), trace.arrived());
+    let (core, arrived) = (stream.core(), trace.arrived());
     let request = subject.map(|subject| subject.request);
     let location = subject.and_then(|subject| subject.location);
     let duration = sent.ended - arrived;
@@ -549,7 +563,7 @@ fn record<S: ResponseSink>(
         Some(at) if at < sent.ended => at - arrived,
         _ => duration,
     };
-    let stats = &worker.stats;
+    let stats = &core.stats;
     stats.request(sent.status, sent.source, duration, ttfb, trace);
     stats.sent_bytes.add(sent.bytes);
     if let Some(location) = location {
@@ -562,7 +576,7 @@ fn record<S: ResponseSink>(
         via: stream.peer().socket_ip(),
         user: subject.map_or(b"", |subject| subject.user),
         limited: subject.and_then(|subject| subject.limited),
-        arrived: worker.wall_time(arrived),
+        arrived: core.clock.wall_time(arrived),
         id: request.map(Request::id),
         scheme,
         host: request.map_or(b"", Request::host),

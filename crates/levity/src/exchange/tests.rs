@@ -317,7 +317,7 @@ fn the_future_of_an_exchange_stays_small() {
         let conn = Rc::new(conn);
         let mut request = Request::default();
         let arrival = conn.arrival();
-        let bytes = size_of_val(&exchange(&conn, &mut request, arrival));
+        let bytes = size_of_val(&exchange(&rig.worker, &conn, &mut request, arrival));
         assert!(bytes <= BYTES_MAX, "it has {bytes} bytes");
     });
 }

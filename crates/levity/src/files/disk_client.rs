@@ -16,10 +16,10 @@ use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::{task, time};
 
-use crate::exchange::worker::Worker;
 use crate::files::missing_lookups::FailedLookups;
 use crate::files::root::{self, LiveRoot};
-use crate::route::{Files, Service};
+use crate::loop_core::LoopCore;
+use crate::loop_core::config::LoopConfig;
 use crate::shares::claim::Requester;
 use crate::shares::common::CommonHold;
 use crate::shares::{Held, Portion, Resource};
@@ -86,8 +86,8 @@ impl Drop for ReadAhead {
 
 /// Disk access for one request.
 pub struct DiskClient<'a> {
-    worker: &'a Worker,
-    service: &'a Arc<Service>,
+    core: &'a LoopCore,
+    config: &'a LoopConfig,
     /// The number of the connection, between which the disk is shared fairly.
     connection: u64,
     read_options: ReadOptions,
@@ -108,24 +108,24 @@ pub struct DiskClient<'a> {
 
 impl<'a> DiskClient<'a> {
     /// For a request with this trace on the connection with the number `connection`, with the configuration
-    /// `service`. Each operation may take `limits.io_timeout`.
+    /// `config`. Each operation may take `limits.io_timeout`.
     pub fn new(
-        worker: &'a Worker,
-        service: &'a Arc<Service>,
+        core: &'a LoopCore,
+        config: &'a LoopConfig,
         connection: u64,
         failed_lookups: &'a Cell<FailedLookups>,
         trace: &'a mut Trace,
     ) -> Self {
-        let config = &service.config;
+        let limits = &config.config.limits;
         Self {
-            worker,
-            service,
+            core,
+            config,
             connection,
             read_options: ReadOptions::default(),
-            timeout: config.limits.io_timeout,
+            timeout: limits.io_timeout,
             chunk_bytes: None,
             failed_lookups,
-            failed_lookups_per_second: config.limits.absent_trips as u32,
+            failed_lookups_per_second: limits.absent_trips as u32,
             failed_lookups_here: 0,
             requester: None,
             trace,
@@ -148,7 +148,7 @@ impl<'a> DiskClient<'a> {
 
     /// Whether a file may be opened inline, without [counting it](Self::open).
     pub fn may_open_inline(&self) -> bool {
-        self.worker.stakes.shares().is_plenty(Resource::Files)
+        self.core.stakes.shares().is_plenty(Resource::Files)
     }
 
     /// Waits until the client may have one more file open. The result counts for a file on its way: many may be at the same time.
@@ -156,7 +156,7 @@ impl<'a> DiskClient<'a> {
         let Some(requester) = self.requester else {
             return Ok(None);
         };
-        let claims = requester.claims(&self.worker.stakes);
+        let claims = requester.claims(&self.core.stakes);
         let taken = claims.take(Resource::Files, 1, Portion::Whole).await;
         taken
             .map(Some)
@@ -165,14 +165,14 @@ impl<'a> DiskClient<'a> {
 
     /// The name of the engine in use.
     fn engine(&self) -> &'static str {
-        let own = self.worker.disk.engine();
+        let own = self.core.disk.engine();
         self.read_options.engine.map_or(own, EngineId::name)
     }
 
-    /// Applies the read options of `files` to the following operations.
-    pub fn use_options_of(&mut self, files: &Files) {
-        self.read_options = files.read_options;
-        self.chunk_bytes = files.chunk_bytes;
+    /// Applies these options to the following operations, with reads of `chunk_bytes` if that is configured.
+    pub fn use_options(&mut self, read_options: ReadOptions, chunk_bytes: Option<usize>) {
+        self.read_options = read_options;
+        self.chunk_bytes = chunk_bytes;
     }
 
     /// The number of the connection.
@@ -181,14 +181,14 @@ impl<'a> DiskClient<'a> {
     }
 
     /// The configuration of the request: as of its start, regardless of reloads.
-    pub fn service(&self) -> &'a Arc<Service> {
-        self.service
+    pub fn config(&self) -> &'a LoopConfig {
+        self.config
     }
 
     /// Applies the options of `[disk]` to the following operations, for files of no location.
     pub fn use_default_options(&mut self) {
         self.read_options = ReadOptions::default();
-        self.chunk_bytes = self.service.config.disk.chunk_bytes;
+        self.chunk_bytes = self.config.config.disk.chunk_bytes;
     }
 
     /// Reads through the page cache from now on: a direct read of bytes that were just written would wait
@@ -199,17 +199,17 @@ impl<'a> DiskClient<'a> {
 
     /// Reads into memory from now on, also where the engine of the location leaves bytes in the page cache.
     pub fn read_into_memory(&mut self) {
-        self.read_options.engine = self.service.memory_engine;
+        self.read_options.engine = self.config.memory_engine;
     }
 
-    /// The worker of this request.
-    pub fn worker(&self) -> &'a Worker {
-        self.worker
+    /// The core of the loop that serves this request.
+    pub fn core(&self) -> &'a LoopCore {
+        self.core
     }
 
     /// Whether a first read may read this many bytes at once, as the open of a cold file does.
     pub fn may_read_whole(&self, bytes: u64) -> bool {
-        bytes < WHOLE_BYTES as u64 && self.worker.disk.budget().is_ample(bytes as usize)
+        bytes < WHOLE_BYTES as u64 && self.core.disk.budget().is_ample(bytes as usize)
     }
 
     /// Opens `path` below `root`, with `variants`, and reads `first`, in one trip. Delayed when too many
@@ -227,7 +227,7 @@ impl<'a> DiskClient<'a> {
             .get()
             .wait(Instant::now(), self.failed_lookups_per_second)
         {
-            self.worker.stats.absence_waits.add(1);
+            self.core.stats.absence_waits.add(1);
             time::sleep(wait).await;
         }
         // Whoever sends the file counts it for as long as that takes.
@@ -268,7 +268,7 @@ impl<'a> DiskClient<'a> {
 
     /// Counts `file`, which is open, to the client as long as the result lives; `None` for work of the server's own.
     pub fn hold(&self, file: &Arc<OpenFile>) -> Option<CommonHold> {
-        let claims = self.requester?.claims(&self.worker.stakes);
+        let claims = self.requester?.claims(&self.core.stakes);
         Some(claims.hold(file.clone()))
     }
 
@@ -295,7 +295,7 @@ impl<'a> DiskClient<'a> {
             offset,
             requested,
             receiver: Some(receiver),
-            stats: self.worker.stats.clone(),
+            stats: self.core.stats.clone(),
         }
     }
 
@@ -305,7 +305,7 @@ impl<'a> DiskClient<'a> {
             return Ok(None);
         };
         let since = Instant::now();
-        let completions = &self.worker.completions;
+        let completions = &self.core.completions;
         let completion = completions.within(self.timeout, receiver).await;
         let completion = self.waited(since, completion)?;
         match completion.map_err(|_| io::Error::from(Errno::CANCELED))? {
@@ -327,10 +327,10 @@ impl<'a> DiskClient<'a> {
         listed(self.run(list(reader), Class::First).await?.result?)
     }
 
-    /// Disk access for the body of the response to this request. `worker` is that of the request.
-    pub fn detached(&self, worker: &Rc<Worker>) -> DetachedDisk {
+    /// Disk access for the body of the response to this request. `core` is that of the request's loop.
+    pub fn detached(&self, core: &Rc<LoopCore>) -> DetachedDisk {
         DetachedDisk {
-            worker: worker.clone(),
+            core: core.clone(),
             connection: self.connection,
             read_options: self.read_options,
             timeout: self.timeout,
@@ -347,7 +347,7 @@ impl<'a> DiskClient<'a> {
     /// Records that a request at `now` uses `root`. Returns whether it has to [`check`](Self::check) it first, because the
     /// last check is too old.
     pub fn has_to_check(&self, root: &LiveRoot, now: Instant) -> bool {
-        root.is_overdue(now, self.service.config.disk.root_ttl())
+        root.is_overdue(now, self.config.config.disk.root_ttl())
     }
 
     /// Checks whether another root has replaced `root`, and waits for the result.
@@ -364,7 +364,7 @@ impl<'a> DiskClient<'a> {
     /// Runs a job within the time-out, and adds the trip to the trace.
     async fn run(&mut self, op: Op, class: Class) -> io::Result<Completion> {
         let requested = Instant::now();
-        let completions = &self.worker.completions;
+        let completions = &self.core.completions;
         let waiting = self.submit_and_wait(op, class);
         let result = completions.within(self.timeout, waiting).await;
         let (submitted, completion) = self.waited(requested, result)??;
@@ -413,8 +413,8 @@ impl<'a> DiskClient<'a> {
     }
 
     fn submit(&self, op: Op, class: Class) -> oneshot::Receiver<Completion> {
-        let (reply, receiver) = self.worker.completions.reply();
-        self.worker.disk.submit(Job {
+        let (reply, receiver) = self.core.completions.reply();
+        self.core.disk.submit(Job {
             op,
             class,
             stream: self.connection,
@@ -429,16 +429,16 @@ impl<'a> DiskClient<'a> {
 /// queue of the disk is full. They are not part of the request's trace.
 #[derive(Clone)]
 pub struct DetachedDisk {
-    worker: Rc<Worker>,
+    core: Rc<LoopCore>,
     connection: u64,
     read_options: ReadOptions,
     timeout: Duration,
 }
 
 impl DetachedDisk {
-    /// The worker of the request.
-    pub fn worker(&self) -> &Rc<Worker> {
-        &self.worker
+    /// The core of the loop that serves the request.
+    pub fn core(&self) -> &Rc<LoopCore> {
+        &self.core
     }
 
     /// The number of the connection.
@@ -529,8 +529,8 @@ impl DetachedDisk {
 
     async fn run(&self, op: Op) -> io::Result<Done> {
         let submit = || {
-            let (reply, receiver) = self.worker.completions.reply();
-            self.worker.disk.submit(Job {
+            let (reply, receiver) = self.core.completions.reply();
+            self.core.disk.submit(Job {
                 op: op.clone(),
                 class: Class::Later,
                 stream: self.connection,
@@ -539,7 +539,7 @@ impl DetachedDisk {
             });
             receiver
         };
-        let completions = &self.worker.completions;
+        let completions = &self.core.completions;
         let waiting = submit_until_accepted(submit, true);
         let completed = completions.within(self.timeout, waiting).await;
         completed.ok_or_else(timed_out)??.1.result
@@ -595,8 +595,8 @@ fn bytes_read(completion: &Completion) -> u64 {
 
 /// Removes `path` below `root` if it still is `file`, even if the request ends. Does not wait; a failure is
 /// logged.
-pub fn remove(worker: &Worker, root: Arc<Root>, path: CString, file: Arc<OpenFile>) {
-    let disk = worker.disk.clone();
+pub fn remove(core: &LoopCore, root: Arc<Root>, path: CString, file: Arc<OpenFile>) {
+    let disk = core.disk.clone();
     let name = path.to_string_lossy().into_owned();
     let file = Some(file);
     let op = Op::Change(Change::Unlink { root, path, file });
@@ -621,7 +621,7 @@ pub fn log_not_removed(path: &str, error: &io::Error) {
 /// # Errors
 /// Those of the read.
 pub async fn read_version(
-    worker: &Worker,
+    core: &LoopCore,
     file: &Arc<OpenFile>,
     meta: &Meta,
     offset: u64,
@@ -635,12 +635,12 @@ pub async fn read_version(
     };
     let options = ReadOptions {
         // Another engine may leave the bytes in the page cache.
-        engine: worker.service().memory_engine,
+        engine: core.config().memory_engine,
         ..ReadOptions::default()
     };
-    match submit_when_free(&worker.disk, read, Class::Later, options).await? {
+    match submit_when_free(&core.disk, read, Class::Later, options).await? {
         Done::Read(ready, now) if !ready.is_empty() && now.same_version(meta) => {
-            let bytes = ready.into_bytes(worker.disk.budget())?;
+            let bytes = ready.into_bytes(core.disk.budget())?;
             Ok(Some(bytes.to_vec()))
         }
         _ => Ok(None),

@@ -2,7 +2,6 @@
 
 pub mod cache;
 pub mod codings;
-pub mod completions;
 pub mod disk_client;
 pub mod entry;
 pub mod missing_lookups;

@@ -9,7 +9,7 @@ use levity_config::upstream::Protocol;
 use tokio::time;
 
 use super::stderr::Stderr;
-use crate::exchange::worker::Worker;
+use crate::loop_core::LoopCore;
 use crate::upstream::codec::Event;
 use crate::upstream::pool::{Endpoint, Lease};
 
@@ -26,7 +26,7 @@ const DRAIN_BYTES_MAX: usize = 1 << 20;
 /// A connection whose response is read and dropped. It holds nothing of the client, which may have
 /// disconnected.
 pub(super) struct Drain {
-    worker: Rc<Worker>,
+    core: Rc<LoopCore>,
     endpoint: Endpoint,
     lease: Lease,
     stderr: Stderr,
@@ -36,13 +36,13 @@ pub(super) struct Drain {
 impl Drain {
     /// A drain of the connection of `lease`, on which the whole request has been sent.
     pub(super) fn new(
-        worker: Rc<Worker>,
+        core: Rc<LoopCore>,
         endpoint: Endpoint,
         lease: Lease,
         stderr: Stderr,
     ) -> Self {
         Self {
-            worker,
+            core,
             endpoint,
             lease,
             stderr,
@@ -72,7 +72,7 @@ impl Drain {
                 Event::Stderr(text) => stderr.log(upstream, text),
                 Event::Interim(_) | Event::Head(_) | Event::Data(_) | Event::Declined(_) => {}
             };
-            let mut scratch = self.worker.backend_bytes.borrow_mut();
+            let mut scratch = self.core.backend_bytes.borrow_mut();
             let connection = self.lease.connection();
             let (count, outcome) =
                 ready!(connection.poll_events(context, &mut scratch, &mut event));

@@ -17,9 +17,9 @@ use super::sendfile::Delegated;
 use super::subrequest::Origin;
 use crate::http::error::error;
 use crate::http::response::{BodyStream as _, Piece, PieceLimits, Response};
-use crate::route::Proxy;
 use crate::upstream::backend::Backend;
 use crate::upstream::codec::head::Head;
+use crate::upstream::proxy::Proxy;
 
 /// A response of a backend whose headers are about mailboxes.
 pub struct ForMailboxes {

@@ -37,7 +37,6 @@ use levity_wire::http1::Method;
 use levity_wire::path;
 
 use crate::credentials::Identity;
-use crate::exchange::worker::Worker;
 use crate::gateway::for_mailboxes::ForMailboxes;
 use crate::gateway::response::{BeforeBody, UpstreamResponse};
 use crate::gateway::rewrite::{Asked, rewrite};
@@ -49,13 +48,15 @@ use crate::http::response::{Body, BodyStream, Response};
 use crate::message::client::Client;
 use crate::message::request::Request;
 use crate::resolve::servable::object::RunnableScript;
-use crate::route::{Proxy, Service};
+use crate::route::Service;
 use crate::upstream::backend::{Backend, fingerprint};
 use crate::upstream::codec::head::Head;
 use crate::upstream::failure::Failure;
 use crate::upstream::pool::{Lease, Pool, SlotRequest};
+use crate::upstream::proxy::Proxy;
 use crate::upstream::sticky::{self, Affinity};
 use crate::upstream::upstream_request::{Length, UpstreamRequest};
+use crate::worker::Worker;
 
 /// Attempts that backends have not looked at, for one request: each may have met a connection that was about to end.
 const REFUSALS_MAX: usize = 8;
@@ -154,7 +155,7 @@ impl Gateway<'_> {
         if upload.is_unread() {
             self.body.send_continue().await;
         }
-        let received = upload.buffer(self.worker, self.service).await;
+        let received = upload.buffer(&self.worker.core, self.service).await;
         received.inspect_err(|failure| pool.report(failure, None))
     }
 
@@ -169,7 +170,7 @@ impl Gateway<'_> {
         let mut outgoing = UpstreamRequest::new(request, proxy, self.client, upload.length())
             .map_err(|reject| Failure::of_client(reject.into()))?;
         outgoing.version = self.body.stream().version();
-        outgoing.script = script;
+        outgoing.script = script.map(RunnableScript::script);
         if let Some(script) = script {
             let (_, asked) = script.target(request);
             let asked = path::forwarded(asked);
@@ -306,7 +307,8 @@ impl Gateway<'_> {
         }
         trace.connected(lease.is_reused);
         let may_be_stale = lease.may_be_stale();
-        let mut response = UpstreamResponse::new(self.worker.clone(), outgoing, lease, upload)?;
+        let mut response =
+            UpstreamResponse::new(self.worker.core.clone(), outgoing, lease, upload)?;
         match self.head(outgoing, &mut response).await {
             Ok(head) => Ok((head, response)),
             Err(mut failure) => {

@@ -21,9 +21,9 @@ use super::reported::Reported;
 use super::stderr::Stderr;
 use super::tunnel::Tunnel;
 use super::upload::Upload;
-use crate::exchange::worker::Worker;
 use crate::http::request_body::RequestBody;
 use crate::http::response::{BodyStream, Piece, PieceLimits, StreamError};
+use crate::loop_core::LoopCore;
 use crate::loop_core::pipes::PipeLease;
 use crate::message::request::RequestError;
 use crate::upstream::codec::Event;
@@ -52,7 +52,7 @@ const TOO_MANY_INTERIM: Reject = Reject {
 
 /// A response from a backend, and the rest of its request.
 pub struct UpstreamResponse {
-    worker: Rc<Worker>,
+    core: Rc<LoopCore>,
     endpoint: Endpoint,
     /// `None` once the response has ended.
     lease: Option<Lease>,
@@ -149,7 +149,7 @@ impl UpstreamResponse {
     /// # Errors
     /// When the protocol cannot express the request. Returns the upload too.
     pub fn new(
-        worker: Rc<Worker>,
+        core: Rc<LoopCore>,
         outgoing: &UpstreamRequest<'_>,
         mut lease: Lease,
         upload: Upload,
@@ -166,7 +166,7 @@ impl UpstreamResponse {
             connection.end_of_body(&upload.trailers());
         }
         Ok(Box::new(Self {
-            worker,
+            core,
             endpoint: lease.endpoint(),
             lease: Some(lease),
             upload: Some(upload),
@@ -191,11 +191,6 @@ impl UpstreamResponse {
             declined: None,
             stderr: Stderr::default(),
         }))
-    }
-
-    /// The backend that sends it.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
     }
 
     /// The body of the request, for another attempt.
@@ -245,7 +240,7 @@ impl UpstreamResponse {
     pub fn into_tunnel(mut self: Box<Self>) -> Option<Tunnel> {
         let lease = self.lease.take()?;
         Some(Tunnel::new(
-            self.worker,
+            self.core,
             self.upload?.client().clone(),
             lease,
             self.data,
@@ -564,7 +559,7 @@ impl UpstreamResponse {
             .upload
             .as_mut()
             .expect("its request has been sent otherwise");
-        match upload.poll_piece(&self.worker, context, room) {
+        match upload.poll_piece(&self.core, context, room) {
             Poll::Ready(Ok(piece)) => {
                 // A client that sends its body does not wait for 100 (Continue), whatever it has said.
                 self.holds_body = false;
@@ -589,7 +584,7 @@ impl UpstreamResponse {
             return Ok(None);
         };
         let Self {
-            worker,
+            core,
             endpoint,
             interim,
             interim_count,
@@ -609,7 +604,7 @@ impl UpstreamResponse {
             Event::Head(one) => *head = Some(one),
             Event::Data(bytes) => {
                 if data.capacity() == 0 {
-                    *data = worker.take_piece(limits.bytes_max);
+                    *data = core.take_piece(limits.bytes_max);
                 }
                 data.extend_from_slice(bytes);
             }
@@ -621,16 +616,16 @@ impl UpstreamResponse {
         let connection = lease.connection();
         let read = match connection.plain_bytes() {
             0 => {
-                let scratch = &mut worker.backend_bytes.borrow_mut()[..limits.bytes_max];
+                let scratch = &mut core.backend_bytes.borrow_mut()[..limits.bytes_max];
                 connection.poll_events(context, scratch, &mut event)
             }
             left => {
-                piece = buffer_for(left, limits.bytes_max, worker);
+                piece = buffer_for(left, limits.bytes_max, core);
                 connection.poll_plain(context, &mut piece, &mut event)
             }
         };
         match piece.is_empty() {
-            true => worker.return_piece(piece),
+            true => core.return_piece(piece),
             false => *data = piece,
         }
         let Poll::Ready((count, outcome)) = read else {
@@ -651,7 +646,7 @@ impl UpstreamResponse {
             connection.plain_bytes() >= SPLICE_BYTES_MIN && connection.has_tcp_socket();
         // A heartbeat has to see where events end.
         let may_splice = self.limits.may_splice && is_worthwhile && self.heartbeat.is_none();
-        may_splice.then(|| self.worker.pipes.take()).flatten()
+        may_splice.then(|| self.core.pipes.take()).flatten()
     }
 
     /// Like [`UpstreamResponse::poll_receive`], into `pipe`.
@@ -731,8 +726,8 @@ impl UpstreamResponse {
 
 /// A buffer for a read of up to `bytes_max` of the `left` bytes of a body. It has room for one more than these, because
 /// a read that does not fill its buffer saves the one that finds the socket empty.
-fn buffer_for(left: u64, bytes_max: usize, worker: &Worker) -> Vec<u8> {
-    let mut buffer = worker.take_piece(bytes_max);
+fn buffer_for(left: u64, bytes_max: usize, core: &LoopCore) -> Vec<u8> {
+    let mut buffer = core.take_piece(bytes_max);
     let with_one_more = usize::try_from(left.saturating_add(1)).unwrap_or(bytes_max);
     buffer.reserve_exact(with_one_more.min(bytes_max));
     buffer
@@ -794,7 +789,7 @@ impl BodyStream for UpstreamResponse {
         if lease.is_shared() {
             return;
         }
-        let drain = Drain::new(self.worker, self.endpoint, lease, self.stderr);
+        let drain = Drain::new(self.core, self.endpoint, lease, self.stderr);
         task::spawn_local(drain.run());
     }
 }

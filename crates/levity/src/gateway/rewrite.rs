@@ -7,10 +7,10 @@ use levity_wire::http1::{self, Method};
 
 use crate::message::client::Client;
 use crate::message::request::Request;
-use crate::route::Proxy;
 use crate::upstream::backend::Backend;
 use crate::upstream::codec::head::Head;
 use crate::upstream::is_address_of;
+use crate::upstream::proxy::Proxy;
 use levity_config::Rewrite;
 
 /// What a client has asked for.

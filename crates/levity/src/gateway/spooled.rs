@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use levity_disk::{Change, Class, Done, NewFile, Op, OpenFile, ReadOptions};
 use tokio::time;
 
-use crate::exchange::worker::Worker;
 use crate::files::disk_client;
+use crate::loop_core::LoopCore;
 use crate::route::SpoolFolder;
 use crate::shares::claim::Claims;
 use crate::shares::{Held, Portion, Resource};
@@ -46,7 +46,7 @@ impl Spooled {
     /// As `open`; `TimedOut` when the disk does not respond within `limits.io_timeout`; `QuotaExceeded` when the client has its share
     /// of open files.
     pub async fn create(
-        worker: &Worker,
+        core: &LoopCore,
         folder: &SpoolFolder,
         claims: &Rc<Claims>,
     ) -> io::Result<Self> {
@@ -54,7 +54,7 @@ impl Spooled {
         let descriptor = descriptor.map_err(|_| io::ErrorKind::QuotaExceeded)?;
         let spool = folder.spool.clone();
         let create = Op::Change(Change::Create(NewFile::Spooled { spool }));
-        match make(worker, create, Class::First, folder.read_options).await? {
+        match make(core, create, Class::First, folder.read_options).await? {
             Done::Created(file) => Ok(Self {
                 file,
                 held: claims.nothing(Resource::Spool, Portion::Whole),
@@ -76,7 +76,7 @@ impl Spooled {
     ///
     /// # Errors
     /// As `write`, such as ENOSPC; `TimedOut`; `QuotaExceeded` when the client has its share of `limits.spool_bytes`.
-    pub async fn append(&mut self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
+    pub async fn append(&mut self, core: &LoopCore, bytes: Vec<u8>) -> io::Result<()> {
         let count = bytes.len() as u64;
         let grown = self.claims.grow(&mut self.held, bytes.len()).await;
         grown.map_err(|_| no_room("limits.spool_bytes"))?;
@@ -85,7 +85,7 @@ impl Spooled {
             offset: self.bytes,
             bytes: Arc::new(bytes),
         };
-        make(worker, Op::Change(write), Class::Later, self.read_options).await?;
+        make(core, Op::Change(write), Class::Later, self.read_options).await?;
         self.bytes += count;
         Ok(())
     }
@@ -102,18 +102,18 @@ impl Spooled {
     }
 
     /// Starts a read at `offset`. Does not wait.
-    pub fn read(&self, worker: &Rc<Worker>, offset: u64) -> Reading {
+    pub fn read(&self, core: &Rc<LoopCore>, offset: u64) -> Reading {
         let left = usize::try_from(self.bytes - offset).unwrap_or(usize::MAX);
         let read = Op::Read {
             file: self.file.clone(),
             offset,
             len: left.min(READ_BYTES),
         };
-        let (worker, read_options) = (worker.clone(), self.read_options);
+        let (core, read_options) = (core.clone(), self.read_options);
         Reading(Box::pin(async move {
-            match make(&worker, read, Class::Later, read_options).await? {
+            match make(&core, read, Class::Later, read_options).await? {
                 Done::Read(ready, _) if !ready.is_empty() => {
-                    let bytes = ready.into_bytes(worker.disk.budget())?;
+                    let bytes = ready.into_bytes(core.disk.budget())?;
                     Ok(bytes.to_vec())
                 }
                 _ => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -131,15 +131,15 @@ impl Reading {
 
 /// Waits for room in the disk's queue too, instead of failing: a body is in transit.
 async fn make(
-    worker: &Worker,
+    core: &LoopCore,
     op: Op,
     class: Class,
     read_options: ReadOptions,
 ) -> io::Result<Done> {
-    let io_timeout = worker.service().config.limits.io_timeout;
+    let io_timeout = core.config().config.limits.io_timeout;
     let made = time::timeout(
         io_timeout,
-        disk_client::submit_when_free(&worker.disk, op, class, read_options),
+        disk_client::submit_when_free(&core.disk, op, class, read_options),
     )
     .await;
     made.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?

@@ -11,21 +11,22 @@ use levity_net::proxy_header;
 use levity_wire::http1::Limits;
 
 use super::stderr::Stderr;
-use crate::exchange::worker::Worker;
 use crate::files::disk_client::DiskClient;
 use crate::files::scripts::PathKind;
 use crate::message::client::Client;
 use crate::message::request::Request;
 use crate::resolve::script_search::ScriptSearch;
 use crate::resolve::servable::object::RunnableScript;
-use crate::route::{Proxy, RouteInput, Rules, Service};
+use crate::route::{RouteInput, Rules, Service};
 use crate::upstream::Upstream;
 use crate::upstream::backend::fingerprint;
 use crate::upstream::codec::Event;
 use crate::upstream::failure::Failure;
 use crate::upstream::pool::{Lease, SlotRequest};
+use crate::upstream::proxy::Proxy;
 use crate::upstream::sticky::Affinity;
 use crate::upstream::upstream_request::{Length, UpstreamRequest};
+use crate::worker::Worker;
 use levity_telemetry::trace::{Side, Trace};
 
 /// The maximum of response bytes that are read so that the connection can be reused.
@@ -81,7 +82,7 @@ impl Subrequest<'_> {
         let proxy = self.proxy(script.as_ref());
         let mut outgoing = UpstreamRequest::new(&request, &proxy, &server_as_client, length)
             .map_err(|reject| Failure::of_client(reject.into()))?;
-        outgoing.script = script.as_ref();
+        outgoing.script = script.as_ref().map(RunnableScript::script);
         let version = self.proxy.upstream.settings.proxy_protocol;
         outgoing.proxy_header = proxy_header::for_own_request(version).into();
         let slot_request = SlotRequest {
@@ -168,15 +169,16 @@ impl Subrequest<'_> {
         let Some(files) = files.filter(|_| location.proxy.as_ref().is_some_and(is_ours)) else {
             return Ok(None);
         };
-        let Some(scripts) = self.proxy.scripts(files) else {
+        let Some(scripts) = files.scripts_of(&self.proxy) else {
             return Ok(None);
         };
         let now = Instant::now();
         let mut trace = Trace::new(now, None);
         let lookups = Cell::default();
-        let mut disk = DiskClient::new(worker, service, 0, &lookups, &mut trace);
+        let config = worker.core.config();
+        let mut disk = DiskClient::new(&worker.core, &config, 0, &lookups, &mut trace);
         let (at, rules) = ((location, &**files), Rules::new(service, location, input));
-        let mut search = ScriptSearch::new(at, request, (rules, None), now, &mut disk);
+        let mut search = ScriptSearch::new(worker, at, request, (rules, None), now, &mut disk);
         let located = search.locate(scripts, PathKind::Unknown).await;
         match located.map_err(Failure::of_subrequest)? {
             None => Err(Failure::of_subrequest("no script handles that path")),
@@ -295,7 +297,7 @@ impl Transfer {
             upstream,
             ..
         } = self;
-        let mut scratch = worker.backend_bytes.borrow_mut();
+        let mut scratch = worker.core.backend_bytes.borrow_mut();
         let mut event = |event: Event<'_>| response.event(upstream, event);
         let read = lease
             .connection()

@@ -283,7 +283,7 @@ fn a_client_may_disconnect_while_it_waits() {
             }
         }
         let aborted = 2 + LENGTH.len() + CHUNKS.len();
-        let counted = rig.worker.stats.ended(Ended::ClientAbort);
+        let counted = rig.worker.core.stats.ended(Ended::ClientAbort);
         assert_eq!(counted, aborted as u64);
     });
 }

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use levity_net::{TURN_BYTES_MAX, Transport};
 
 use super::reported::Reported;
-use crate::exchange::worker::Worker;
 use crate::http::request_body::{ClientStream, RequestBody};
 use crate::http::response::{Upgrade, UpgradeError};
+use crate::loop_core::LoopCore;
 use crate::upstream::failure::Failure;
 use crate::upstream::pool::Lease;
 
 /// The connections to a client and to a backend, joined.
 pub struct Tunnel {
-    worker: Rc<Worker>,
+    core: Rc<LoopCore>,
     client: RequestBody,
     lease: Lease,
     idle_timeout: Duration,
@@ -149,14 +149,14 @@ enum Broken {
 impl Tunnel {
     /// Makes a tunnel. `down` are the bytes that followed the header of the backend's response.
     pub fn new(
-        worker: Rc<Worker>,
+        core: Rc<LoopCore>,
         client: RequestBody,
         lease: Lease,
         down: Vec<u8>,
         settings: &levity_config::Upstream,
     ) -> Self {
         Self {
-            worker,
+            core,
             client,
             lease,
             idle_timeout: settings.tunnel_timeout,
@@ -180,7 +180,7 @@ impl Tunnel {
         up: &mut u64,
         down: &mut u64,
     ) -> Poll<Result<(), UpgradeError>> {
-        let mut scratch = self.worker.bulk.borrow_mut();
+        let mut scratch = self.core.bulk.borrow_mut();
         let endpoint = self.lease.endpoint();
         let of_backend = |error: io::Error| {
             let failure = Failure::of_connection(&error);

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, ready};
 use levity_wire::http1::Trailers;
 
 use super::spooled::{Reading, Spooled};
-use crate::exchange::worker::Worker;
 use crate::http::gathered::Gathered;
 use crate::http::request_body::RequestBody;
+use crate::loop_core::LoopCore;
 use crate::message::request::RequestError;
 use crate::route::Service;
 use crate::upstream::failure::Failure;
@@ -133,7 +133,7 @@ impl Upload {
     ///
     /// # Errors
     /// When the client or the disk fails.
-    pub async fn buffer(&mut self, worker: &Worker, service: &Service) -> Result<(), Failure> {
+    pub async fn buffer(&mut self, core: &LoopCore, service: &Service) -> Result<(), Failure> {
         let memory_max = service.config.limits.body_memory;
         while !self.body.is_complete() {
             let before = self.buffer.len();
@@ -148,7 +148,7 @@ impl Upload {
             let fits = self.spooled.is_none() && self.buffer.len() <= memory_max;
             let is_due = self.buffer.len() >= WRITE_BYTES_MIN || self.body.is_complete();
             if is_short || (!fits && is_due) {
-                self.spool(worker, service).await?;
+                self.spool(core, service).await?;
             }
             let received = self.buffer.len().saturating_sub(before);
             self.body.give_way(received).await;
@@ -162,32 +162,32 @@ impl Upload {
     }
 
     /// Moves the part in memory to the file.
-    async fn spool(&mut self, worker: &Worker, service: &Service) -> Result<(), Failure> {
+    async fn spool(&mut self, core: &LoopCore, service: &Service) -> Result<(), Failure> {
         let folder = service.spool.as_ref();
         let folder = folder.ok_or_else(|| Failure::of_spool("the folder could not be opened"))?;
         let spooled = match &mut self.spooled {
             Some(spooled) => spooled,
             none => {
                 let claims = self.body.claims().expect("it has a body");
-                let created = Spooled::create(worker, folder, claims).await;
+                let created = Spooled::create(core, folder, claims).await;
                 none.insert(created.map_err(Failure::of_spool)?)
             }
         };
         let (bytes, _held) = mem::take(&mut self.buffer).into_parts();
-        let appended = spooled.append(worker, bytes).await;
+        let appended = spooled.append(core, bytes).await;
         appended.map_err(Failure::of_spool)
     }
 
     /// Takes the next piece, of at most `room` bytes. It is empty only at the end of the body.
     pub fn poll_piece(
         &mut self,
-        worker: &Rc<Worker>,
+        core: &Rc<LoopCore>,
         context: &mut Context<'_>,
         room: usize,
     ) -> Poll<Result<&[u8], Failure>> {
         if self.taken == self.buffer.len() && !self.is_done() {
             match self.spooled.is_some() {
-                true => ready!(self.poll_read(worker, context)).map_err(Failure::of_spool)?,
+                true => ready!(self.poll_read(core, context)).map_err(Failure::of_spool)?,
                 false => ready!(self.poll_receive(context)).map_err(Failure::of_client)?,
             }
         }
@@ -213,7 +213,7 @@ impl Upload {
     /// Reads the next part of the file into memory.
     fn poll_read(
         &mut self,
-        worker: &Rc<Worker>,
+        core: &Rc<LoopCore>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         let Some(spooled) = &self.spooled else {
@@ -221,7 +221,7 @@ impl Upload {
         };
         let reading = match &mut self.reading {
             Some(reading) => reading,
-            none => none.insert(spooled.read(worker, self.read_bytes)),
+            none => none.insert(spooled.read(core, self.read_bytes)),
         };
         let read = ready!(reading.poll(context));
         self.reading = None;

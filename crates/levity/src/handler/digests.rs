@@ -44,7 +44,7 @@ impl Handling<'_> {
         if let Some(store) = self.service.content_etags()
             && !cached.has_content_etag()
         {
-            let etag = store.etag(self.worker, &cached.entry, self.disk.connection());
+            let etag = store.etag(&self.worker.core, &cached.entry, self.disk.connection());
             if let Some(etag) = etag.await {
                 cached.set_content_etag(etag);
             }
@@ -86,7 +86,7 @@ impl Handling<'_> {
             let stream = self.disk.connection();
             let value = digests
                 .store
-                .value(self.worker, &entry, algorithm, stream)
+                .value(&self.worker.core, &entry, algorithm, stream)
                 .await;
             if let Some(value) = value {
                 response.fields.add(name, value.as_bytes());

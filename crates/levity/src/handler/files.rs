@@ -11,7 +11,6 @@ use levity_wire::http1::Method;
 use levity_wire::path::file_name;
 
 use super::{Handling, NewTarget, Outcome, explain, target_for};
-use crate::exchange::worker::Worker;
 use crate::explanation::Topic;
 use crate::files::cache::EntryRef;
 use crate::files::scripts::PathKind;
@@ -23,6 +22,7 @@ use crate::resolve::servable::object::ServableFile;
 use crate::resolve::{self, Found, Named};
 use crate::respond;
 use crate::route::{Candidate, FileStep, Files, Location, Sought};
+use crate::worker::Worker;
 
 impl<'a> Handling<'a> {
     /// Serves a file or a directory; the last handler of a location.
@@ -224,7 +224,7 @@ impl<'a> Handling<'a> {
         let trace = &mut self.disk.trace;
         trace.enter(Step::Resolve);
         let now = trace.step_began();
-        self.disk.use_options_of(files);
+        self.disk.use_options(files.read_options, files.chunk_bytes);
         let worker = self.worker;
         let found = match resolve::known(worker, files, request, named, now) {
             Some(found) => found,
@@ -397,7 +397,7 @@ pub(super) fn failed(
              `symlinks = \"follow\"` on its site or route in a configuration file allows that"
         ));
     } else if response.status >= 500 {
-        worker.disk_failed(error, || {
+        worker.core.disk_failed(error, || {
             format!("cannot serve {path} beneath {root}: {error}")
         });
     }

@@ -28,7 +28,6 @@ use levity_telemetry::step::Step;
 use levity_wire::{Reject, path};
 
 use crate::credentials::Identity;
-use crate::exchange::worker::Worker;
 use crate::explanation::Explanation;
 use crate::files::disk_client::DiskClient;
 use crate::files::scripts::PathKind;
@@ -44,8 +43,10 @@ use crate::message::request::{Request, RequestError};
 use crate::rate_limit::charges::Charges;
 use crate::resolve::servable::object::RunnableScript;
 use crate::resolve::servable::{Elsewhere, MovedScript};
-use crate::route::{Gate, Handler, Location, Proxy, RouteInput, Rules, Service};
+use crate::route::{Gate, Handler, Location, RouteInput, Rules, Service};
 use crate::shares::claim::{Claims, Requester};
+use crate::upstream::proxy::Proxy;
+use crate::worker::Worker;
 
 /// The maximum of reroutes per request. It ends loops, such as an application that receives its own reroute.
 const REROUTES_MAX: usize = 3;
@@ -214,7 +215,7 @@ impl<'a> Handling<'a> {
             connection: stream.connection(),
             stream: stream.number(),
         };
-        requester.claims(&self.worker.stakes)
+        requester.claims(&self.worker.core.stakes)
     }
 
     /// The name of the user, if a gate has asked for it; else empty.
@@ -382,7 +383,7 @@ impl<'a> Handling<'a> {
             }
         };
         if matches!(outcome, Outcome::Response(_)) {
-            self.worker.stats.gate_denied(kind);
+            self.worker.core.stats.gate_denied(kind);
         }
         outcome
     }

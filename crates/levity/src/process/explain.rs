@@ -1,7 +1,7 @@
 //! `levity explain`: answers one request in a worker of its own, which listens nowhere, and says what decided about it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -19,16 +19,15 @@ use tokio::net::UnixStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task;
 
-use crate::cli::Question;
-use crate::exchange::worker::{Worker, WorkerParts};
 use crate::explanation::{Explanation, Remark, Topic};
-use crate::files::completions::Completions;
+use crate::loop_core::completions::Completions;
 use crate::mailboxes::start;
 use crate::process::server::Shared;
 use crate::route::path_of;
 use crate::serve::serve_unaccepted;
 use crate::tls::certificates::Origin;
 use crate::tls::offline::report_for;
+use crate::worker::{Worker, WorkerParts};
 
 /// The maximum size of the header of a response, in bytes.
 const HEADER_BYTES_MAX: usize = 1 << 20;
@@ -40,6 +39,27 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 const FIXED: [&str; 2] = ["topic", "format"];
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
+
+/// A request to explain.
+#[derive(Debug)]
+pub struct Question {
+    /// The configuration.
+    pub config: Config,
+    /// The header of the request, in HTTP/1.
+    pub header: Vec<u8>,
+    /// The client.
+    pub client: IpAddr,
+    /// The listener that it connects to.
+    pub listener: Option<Address>,
+    /// Whether the URL is one of HTTPS; `None` if it is a path.
+    pub https: Option<bool>,
+    /// The host of the URL.
+    pub host: String,
+    /// The port of the URL, which tells the listener if none is given.
+    pub port: Option<u16>,
+    /// Whether the answer is JSON.
+    pub json: bool,
+}
 
 /// What was found out.
 struct Answer {
@@ -215,7 +235,7 @@ async fn ask(parts: WorkerParts, peer: Peer, header: &[u8], config: &Config) -> 
     let (resume, _) = start::single().split();
     let worker = Worker::new(parts, completions, mailboxes, resume);
     let worker = Rc::new(worker);
-    let slot = worker.slots.clone().acquire_owned().await;
+    let slot = worker.core.slots.clone().acquire_owned().await;
     let (mut ours, theirs) = UnixStream::pair()?;
     let slot = slot.expect("the slots are never closed");
     task::spawn_local(serve_unaccepted(

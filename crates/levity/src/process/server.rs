@@ -34,12 +34,11 @@ use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, MissedTickBehavior};
 
-use crate::cli::Plan;
 use crate::compile::{self, ServiceParts};
-use crate::compute::Compute;
 use crate::credentials::guesses::Guesses;
-use crate::exchange::worker::{WorkerParts, ZeroCopy};
 use crate::files::cache::SharedCache;
+use crate::loop_core::compute::Compute;
+use crate::loop_core::zero_copy::ZeroCopy;
 use crate::mailboxes;
 use crate::mailboxes::set::SharedMailboxes;
 use crate::mailboxes::start::StoreThread;
@@ -48,6 +47,7 @@ use crate::process::admin::control::Order;
 use crate::process::confinement::Confinement;
 use crate::process::descriptors::{Descriptors, widen_descriptor_table};
 use crate::process::log_writers::LogWriters;
+use crate::process::plan::Plan;
 use crate::process::reload::{Made, Present, Refused, bind};
 use crate::process::service_manager;
 use crate::process::start_report::{Introduction, log_notes, log_some};
@@ -63,6 +63,7 @@ use crate::tls::acme::AcmeThread;
 use crate::tls::staple::Fetches;
 use crate::upstream;
 use crate::upstream::check::{self, Checks};
+use crate::worker::WorkerParts;
 
 /// The maximum of jobs of one class that wait for a thread that computes. A connection has one at a time.
 const COMPUTE_QUEUE_MAX: usize = 4096;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use levity_disk::{Disk, Root};
 
-use crate::cli::Plan;
+use crate::process::plan::Plan;
 use crate::route::Service;
 use crate::tls::folder;
 use crate::upstream;

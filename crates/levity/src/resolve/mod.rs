@@ -20,7 +20,6 @@ use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
 use rustix::io::Errno;
 
-use crate::exchange::worker::Worker;
 use crate::files::cache::{
     CacheSlot, Check, EntryRef, EntryVariants, Missing, Recency, Selection, Watched,
 };
@@ -31,6 +30,7 @@ use crate::files::proof::{Led, Proof};
 use crate::message::request::Request;
 use crate::resolve::servable::in_folder;
 use crate::route::{Files, Rules, Sought};
+use crate::worker::Worker;
 
 /// The result for a path.
 pub enum Found {
@@ -221,7 +221,7 @@ fn kept_body(worker: &Worker, key: &[u8], cached: &EntryRef) -> Option<Rc<EntryR
     if count < size || !now.same_version(&cached.entry.meta) {
         return None;
     }
-    worker.stats.copied_bytes.add(size as u64);
+    worker.core.stats.copied_bytes.add(size as u64);
     worker.cache.keep_body(key, cached, Bytes::copy_of(&bytes))
 }
 
@@ -662,8 +662,8 @@ impl Search<'_> {
                 may_cache: false,
             });
         }
-        let bytes = ready.into_bytes(self.worker.disk.budget())?;
-        self.worker.stats.copied_bytes.add(bytes.len() as u64);
+        let bytes = ready.into_bytes(self.worker.core.disk.budget())?;
+        self.worker.core.stats.copied_bytes.add(bytes.len() as u64);
         let content = Content::Memory(Bytes::copy_of(&bytes), file);
         Ok(Chosen {
             entry: Arc::new(entry::entry(form, meta, true, content)),
@@ -683,7 +683,7 @@ impl Search<'_> {
         let size = usize::try_from(meta.size).expect("small");
         let mut bytes = Vec::with_capacity(size);
         if let Some(inline) = file.inline()
-            && (size == 0 || self.worker.disk.has_room(meta.device))
+            && (size == 0 || self.worker.core.disk.has_room(meta.device))
             && let Ok((count, now)) = inline.read_cached(&mut bytes, size, 0)
             && count == size
         {

@@ -11,12 +11,14 @@ use crate::resolve::servable::object::RunnableScript;
 use crate::resolve::servable::{self, Elsewhere, MovedScript};
 use crate::resolve::{self, Named};
 use crate::route::{Files, Location, Rules};
+use crate::worker::Worker;
 
 /// What a search has found: a script, or the location at which the request goes on.
 pub type Located = Result<RunnableScript, Elsewhere>;
 
 /// A search for one request.
 pub struct ScriptSearch<'a, 't> {
+    worker: &'a Worker,
     files: &'a Files,
     request: &'a Request,
     /// The location's key in caches.
@@ -32,14 +34,16 @@ pub struct ScriptSearch<'a, 't> {
 impl<'a, 't> ScriptSearch<'a, 't> {
     /// A search for `request` below `files` of `location`, which has these `rules`, as of `now`.
     pub fn new(
+        worker: &'a Worker,
         (location, files): (&Location, &'a Files),
         request: &'a Request,
         (rules, moved): (Rules<'a, 'a>, Option<&'a MovedScript>),
         now: Instant,
         disk: &'a mut DiskClient<'t>,
     ) -> Self {
-        disk.use_options_of(files);
+        disk.use_options(files.read_options, files.chunk_bytes);
         Self {
+            worker,
             files,
             request,
             key: location.key(),
@@ -115,7 +119,7 @@ impl<'a, 't> ScriptSearch<'a, 't> {
             asked: &asked,
             path: name,
         };
-        let worker = self.disk.worker();
-        resolve::is_file(worker, self.files, named, self.rules, self.now, self.disk).await
+        let (rules, now) = (self.rules, self.now);
+        resolve::is_file(self.worker, self.files, named, rules, now, self.disk).await
     }
 }

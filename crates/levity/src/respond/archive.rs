@@ -274,7 +274,7 @@ impl Writer {
         match written {
             Ok(()) => {}
             Err((error, path)) => {
-                return Err(Unreadable::boxed(error, &path, self.archive.disk.worker()));
+                return Err(Unreadable::boxed(error, &path, self.archive.disk.core()));
             }
         }
         for part in self.encoder.finish() {

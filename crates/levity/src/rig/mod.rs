@@ -36,19 +36,20 @@ use tokio::task::{self, JoinHandle, LocalSet};
 use tokio::time;
 
 use crate::compile::{self, ServiceParts};
-use crate::compute::Compute;
 use crate::credentials::guesses::Guesses;
-use crate::exchange::worker::{Worker, WorkerParts, ZeroCopy};
 use crate::files::cache::SharedCache;
-use crate::files::completions::Completions;
 use crate::files::entry::TICK;
 use crate::http::h1::conn::Conn;
+use crate::loop_core::completions::Completions;
+use crate::loop_core::compute::Compute;
+use crate::loop_core::zero_copy::ZeroCopy;
 use crate::mailboxes::set::SharedMailboxes;
 use crate::mailboxes::start;
 use crate::serve::{Begins, serve};
 use crate::shares::{Bounds, Shares};
 use crate::stores::variants::store::VariantStore;
 use crate::tls::acme::AcmeThread;
+use crate::worker::{Worker, WorkerParts};
 
 const CONNECTIONS_MAX: usize = 64;
 
@@ -213,16 +214,18 @@ impl Rig {
     /// each direction.
     pub fn conn(&self, bytes_max: usize) -> (End, Conn) {
         let (client, served) = Transport::memory(bytes_max);
-        let slot = self.worker.slots.clone().try_acquire_owned();
+        let slot = self.worker.core.slots.clone().try_acquire_owned();
         let slot = slot.expect("a slot");
-        let conn = Conn::new(self.worker.clone(), served, Peer::new(None), slot);
+        let conn = Conn::new(self.worker.core.clone(), served, Peer::new(None), slot);
         (End(client), conn)
     }
 
     /// A client whose connection the worker serves. `bytes_max` is the size of the buffer in each direction.
     pub fn client(&self, bytes_max: usize) -> Client {
         let (end, conn) = self.conn(bytes_max);
-        let serving = self.tasks.spawn_local(serve(conn, Begins::default()));
+        let serving = self
+            .tasks
+            .spawn_local(serve(self.worker.clone(), conn, Begins::default()));
         Client { end, serving }
     }
 
@@ -238,7 +241,7 @@ impl Rig {
     /// Lets all deadlines up to `time` ahead expire, except those of the runtime.
     pub fn pass(&self, time: Duration) {
         let then = Instant::now() + time;
-        assert!(self.worker.timers.sweep(then, 0).is_none());
+        assert!(self.worker.core.timers.sweep(then, 0).is_none());
     }
 
     /// Lets all deadlines up to this many seconds ahead expire, and runs the tasks.
@@ -252,10 +255,18 @@ impl Rig {
     #[track_caller]
     pub fn assert_no_client(&self) {
         let worker = &self.worker;
-        assert!(worker.timers.is_empty(), "a timer is left");
-        assert_eq!(worker.slots.available_permits(), CONNECTIONS_MAX);
-        assert_eq!(worker.stats.open(), 0, "connections are counted as open");
-        assert_eq!(worker.stats.busy(), 0, "requests are counted as running");
+        assert!(worker.core.timers.is_empty(), "a timer is left");
+        assert_eq!(worker.core.slots.available_permits(), CONNECTIONS_MAX);
+        assert_eq!(
+            worker.core.stats.open(),
+            0,
+            "connections are counted as open"
+        );
+        assert_eq!(
+            worker.core.stats.busy(),
+            0,
+            "requests are counted as running"
+        );
     }
 
     /// Asserts that no connection of a client is left, and no slot at a backend taken.
@@ -264,7 +275,7 @@ impl Rig {
         self.assert_no_client();
         let worker = &self.worker;
         for upstream in &worker.service().upstreams {
-            let stats = Stats::new(vec![worker.stats.clone()], Sources::default());
+            let stats = Stats::new(vec![worker.core.stats.clone()], Sources::default());
             let backends = upstream.backends();
             let ids = backends.iter().map(|backend| backend.id);
             let figures = stats.upstream(&upstream.settings.name, ids);

@@ -21,8 +21,8 @@ use crate::files::root::LiveRoot;
 use crate::message::request::Request;
 use crate::stores::digests::store::DigestStore;
 use crate::stores::preloads::PreloadStore;
+use crate::stores::uploads::store::UploadStore;
 use crate::tls::sites::TlsSites;
-use crate::upload_store::store::UploadStore;
 use crate::upstream::Upstream;
 
 pub use self::explain::path_of;
@@ -30,8 +30,8 @@ pub use self::fingerprint::Sought;
 pub use self::hosts::Hosts;
 pub use self::location::{
     Access, BasicAuth, CLIENT_CERT, Candidate, ErrorPages, FileDigests, FileStep, FileVariants,
-    Files, ForwardAuth, Gate, Handler, HttpsRules, Location, MailboxEndpoint, NameRules, Proxy,
-    RedirectTo, Resume, SpoolFolder, TargetOf, Upload,
+    Files, ForwardAuth, Gate, Handler, HttpsRules, Location, MailboxEndpoint, NameRules,
+    RedirectTo, SpoolFolder, TargetOf, Upload,
 };
 pub use self::matching::{OwnedInput, RouteInput};
 pub use self::rules::{OwnedRules, Rules, TooLong};
@@ -64,7 +64,7 @@ pub struct Route {
 /// A compiled configuration. Immutable: a reload makes a new one, and requests in progress keep theirs.
 pub struct Service {
     /// The configuration as written.
-    pub config: Config,
+    pub config: Arc<Config>,
     /// The certificates of sites, if a listener uses TLS.
     pub tls: Option<Arc<TlsSites>>,
     /// The folder for request bodies that exceed the memory limit.

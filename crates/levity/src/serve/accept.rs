@@ -17,9 +17,10 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::{self, JoinHandle};
 use tokio::time;
 
-use crate::exchange::worker::{OLDEST_IDLE_MAX, Worker};
 use crate::http::h1::conn::Conn;
+use crate::loop_core::OLDEST_IDLE_MAX;
 use crate::serve::{Begins, serve};
+use crate::worker::Worker;
 
 /// The pause when the process or the machine is out of descriptors, and no connection is idle.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -138,11 +139,11 @@ async fn slot(worker: &Rc<Worker>, listener: &Listener) -> OwnedSemaphorePermit 
     // Another event loop may accept it meanwhile.
     let mut wait = LOOK_INTERVAL;
     loop {
-        let free = worker.slots.clone().acquire_owned();
+        let free = worker.core.slots.clone().acquire_owned();
         if let Ok(slot) = time::timeout(wait, free).await {
             return slot.expect("the slots are never closed");
         }
-        wait = match listener.has_backlog() && worker.give_up_idle(1).await {
+        wait = match listener.has_backlog() && worker.core.give_up_idle(1).await {
             true => GIVE_WAY_TIME,
             false => LOOK_INTERVAL,
         };
@@ -162,24 +163,24 @@ async fn take(
             let service = worker.service();
             let is_for_publishers = service.config.is_for_publishers(address);
             peer.set_listener(address.clone(), is_for_publishers);
-            let conn = Conn::new(worker.clone(), transport, peer, slot);
+            let conn = Conn::new(worker.core.clone(), transport, peer, slot);
             let begins = Begins {
                 with_proxy_header: service.config.has_proxy_header(address),
                 with_handshake: service.config.has_tls(address),
             };
             let number = conn.number() as u64;
-            task::spawn_local(Watched::new(number, serve(conn, begins)));
+            task::spawn_local(Watched::new(number, serve(worker.clone(), conn, begins)));
         }
         Err(error) if is_shortage(&error) => {
             // Requests need descriptors as well.
-            if worker.give_up_idle(OLDEST_IDLE_MAX).await {
-                let free = worker.slots.available_permits();
+            if worker.core.give_up_idle(OLDEST_IDLE_MAX).await {
+                let free = worker.core.slots.available_permits();
                 let end = Instant::now() + GIVE_WAY_TIME;
-                while worker.slots.available_permits() == free && Instant::now() < end {
+                while worker.core.slots.available_permits() == free && Instant::now() < end {
                     time::sleep(LOOK_INTERVAL).await;
                 }
             } else {
-                worker.stats.accept_pauses.add(1);
+                worker.core.stats.accept_pauses.add(1);
                 diagnostics::log(format_args!("cannot accept, will try again: {error}"));
                 time::sleep(PAUSE).await;
             }

@@ -16,12 +16,11 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task;
 
-use crate::exchange::worker::{Worker, WorkerParts};
-use crate::files::completions::Completions;
+use crate::loop_core::completions::Completions;
 use crate::mailboxes::local::LocalParts;
-use crate::process::system_limits::lacking;
 use crate::route::Service;
 use crate::serve::accept;
+use crate::worker::{Worker, WorkerParts};
 
 /// A message of the control thread to a worker.
 pub enum Message {
@@ -100,7 +99,7 @@ fn run(parts: Parts) -> io::Result<()> {
         .enable_time()
         .on_thread_unpark(turn_begins)
         .build_local(LocalOptions::default())
-        .map_err(lacking("no event loop"))?;
+        .map_err(|error| io::Error::new(error.kind(), format!("no event loop: {error}")))?;
     Watch::install(parts.worker.stats.polls.clone());
     let disk = &parts.worker.disk;
     if parts.guard && !disk.blocks_on_loop() {
@@ -151,9 +150,9 @@ async fn live(parts: Parts) {
             }
             Message::Drain => {
                 // Before it accepts what waits: idle connections may have all slots.
-                worker.begin_drain().await;
+                worker.core.begin_drain().await;
                 listeners.close_all().await;
-                worker.drained().await;
+                worker.core.drained().await;
                 // Requests at other event loops may need mailboxes that this one owns.
                 drop(channels.own_drain);
                 channels.all_drains.closed().await;
@@ -162,5 +161,5 @@ async fn live(parts: Parts) {
         }
     }
     sweep.abort();
-    worker.flush_logs();
+    worker.core.flush_logs();
 }

@@ -2,4 +2,5 @@
 
 pub mod digests;
 pub mod preloads;
+pub mod uploads;
 pub mod variants;

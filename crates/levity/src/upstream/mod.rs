@@ -14,6 +14,7 @@ mod http2;
 pub mod names;
 mod own_connection;
 pub mod pool;
+pub mod proxy;
 pub mod sticky;
 pub mod tls;
 pub mod upstream_request;

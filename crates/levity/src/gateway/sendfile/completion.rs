@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::exchange::worker::Worker;
 use crate::http::send::Sent;
 use crate::route::Service;
+use crate::worker::Worker;
 
 /// A callback for the end of a response. It is dropped uncalled if the response is not sent.
 pub trait CompletionHook {

@@ -28,7 +28,6 @@ use self::receipt::Receipt;
 use self::root::{Beneath, Name};
 use super::response::UpstreamResponse;
 use super::subrequest::Origin;
-use crate::exchange::worker::Worker;
 use crate::files::cache::Cache;
 use crate::files::disk_client::{DiskClient, FIRST_BYTES, WHOLE_BYTES};
 use crate::files::entry::{self, Content, Entry};
@@ -40,9 +39,11 @@ use crate::message::fields::{CONTENT_HEADERS, Fields};
 use crate::message::request::Request;
 use crate::resolve::servable::object::ServableFile;
 use crate::respond::file;
-use crate::route::{Files, Proxy, Rules, Service, Sought};
+use crate::route::{Files, Rules, Service, Sought};
 use crate::upstream::backend::Backend;
 use crate::upstream::codec::head::{DelegationHeader, Head};
+use crate::upstream::proxy::Proxy;
+use crate::worker::Worker;
 use levity_config::Etag;
 use levity_telemetry::access_log::End;
 use levity_telemetry::diagnostics;
@@ -77,7 +78,7 @@ impl CompletionHook for RemoveWhenSent {
     fn completed(self: Box<Self>, worker: &Rc<Worker>, _: &Arc<Service>, sent: &Sent) {
         let is_whole = sent.end == End::Complete && sent.content_bytes >= self.file.meta().size;
         if is_whole {
-            self.beneath.remove(worker, self.file);
+            self.beneath.remove(&worker.core, self.file);
         }
     }
 }
@@ -184,7 +185,7 @@ impl Delegated {
         request: &Request,
         disk: &mut DiskClient<'_>,
     ) -> Result<Response, Response> {
-        disk.use_options_of(files);
+        disk.use_options(files.read_options, files.chunk_bytes);
         if !files.shows(files.beneath(path)) {
             return Err(self.refuse(404, "names with a leading dot and scripts are not sent"));
         }
@@ -216,7 +217,7 @@ impl Delegated {
         if name.is_empty() || !files.shows(name) {
             return None;
         }
-        disk.use_options_of(files);
+        disk.use_options(files.read_options, files.chunk_bytes);
         disk.ensure_checked(&files.root, Instant::now()).await;
         let beneath = Beneath::new(&files.root, name.to_vec());
         let opened = beneath.open(wants_body(request), Name::Keep, disk).await;

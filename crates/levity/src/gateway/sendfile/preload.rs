@@ -25,7 +25,6 @@ use tokio::task;
 
 use super::escaped;
 use super::root::{self, Beneath};
-use crate::exchange::worker::Worker;
 use crate::files::cache;
 use crate::files::disk_client::DiskClient;
 use crate::files::entry::{self, Content, Entry};
@@ -35,9 +34,10 @@ use crate::message::fields::Fields;
 use crate::message::request::Request;
 use crate::resolve::servable::object::ServableFile;
 use crate::respond::file;
-use crate::route::Proxy;
 use crate::stores::preloads::PreloadStore;
 use crate::upstream::codec::head::Head;
+use crate::upstream::proxy::Proxy;
+use crate::worker::Worker;
 use levity_config::Etag;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stall;
@@ -210,7 +210,7 @@ impl PreloadHeader {
         let service = worker.service();
         let mut trace = Trace::new(self.since, None);
         let lookups = Cell::default();
-        let mut disk = DiskClient::new(worker, &service, 0, &lookups, &mut trace);
+        let mut disk = DiskClient::new(&worker.core, &service.own, 0, &lookups, &mut trace);
         let (beneath, opened) = self.open(&preload, &mut disk).await?;
         if let Some(key) = key {
             let etag = worker.service().config.server.etag;

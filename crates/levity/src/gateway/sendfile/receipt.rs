@@ -13,12 +13,13 @@ use tokio::time;
 
 use super::completion::CompletionHook;
 use super::escaped;
-use crate::exchange::worker::Worker;
 use crate::gateway::subrequest::{Origin, Subrequest};
 use crate::http::send::Sent;
-use crate::route::{Proxy, Service};
+use crate::route::Service;
 use crate::upstream::backend::Backend;
+use crate::upstream::proxy::Proxy;
 use crate::upstream::sticky::Affinity;
+use crate::worker::Worker;
 use levity_telemetry::access_log::End;
 use levity_telemetry::diagnostics;
 
@@ -53,7 +54,7 @@ impl CompletionHook for Receipt {
         let result = self.result(sent.end);
         let text = self.text(result, sent);
         let (delivering, service) = (worker.clone(), service.clone());
-        worker.spawn_background(async move {
+        worker.core.spawn_background(async move {
             let delivered = self.deliver(&delivering, &service, result, &text).await;
             if let Err(reason) = delivered {
                 self.log(&text, &reason);

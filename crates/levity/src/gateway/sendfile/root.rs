@@ -12,9 +12,9 @@ use levity_wire::sendfile_header;
 use rustix::io::Errno;
 
 use super::first;
-use crate::exchange::worker::Worker;
 use crate::files::disk_client::{self, DiskClient};
 use crate::files::root::{LiveRoot, SendfileRoot};
+use crate::loop_core::LoopCore;
 
 /// A path below a root.
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl Beneath {
         let first = first(wants_body);
         let opened = disk.open(&self.root, path, none, first, lookup).await?;
         if name == Name::Remove && lookup == Lookup::NoSymlinks {
-            self.remove(disk.worker(), opened.file.clone());
+            self.remove(disk.core(), opened.file.clone());
         }
         if let Some(error) = &opened.not_removed {
             disk_client::log_not_removed(&String::from_utf8_lossy(&self.path), error);
@@ -91,9 +91,9 @@ impl Beneath {
     }
 
     /// Removes the name, if it still belongs to `file`. Does not wait; a failure is logged.
-    pub fn remove(&self, worker: &Worker, file: Arc<OpenFile>) {
+    pub fn remove(&self, core: &LoopCore, file: Arc<OpenFile>) {
         if let Ok(path) = self.c_path() {
-            disk_client::remove(worker, self.root.clone(), path, file);
+            disk_client::remove(core, self.root.clone(), path, file);
         }
     }
 

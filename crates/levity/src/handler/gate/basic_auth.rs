@@ -18,12 +18,12 @@ use super::super::{Handling, Outcome};
 use crate::credentials::Guess;
 use crate::credentials::guesses::{Admission, Check, Guesses, Refusal};
 use crate::credentials::verdicts::Pending;
-use crate::exchange::worker::Worker;
 use crate::http::error::error;
 use crate::http::response::Response;
 use crate::message::client_prefix::ClientPrefix;
 use crate::message::request::Request;
 use crate::route::BasicAuth;
+use crate::worker::Worker;
 
 impl<'a> Handling<'a> {
     /// Lets users with their passwords through.
@@ -127,7 +127,7 @@ impl<'a> Handling<'a> {
         let guesses = self.service.guesses.clone();
         let verify = verify(worker.clone(), gate.clone(), given.clone(), guess, guesses);
         // Not a part of the request: a client that leaves at once would not be charged for its guess.
-        worker.spawn_background(verify);
+        worker.core.spawn_background(verify);
         Ok(pending)
     }
 }
@@ -145,6 +145,7 @@ async fn verify(
     let memory = guesses.clone();
     let verify = move || memory.with_memory(|memory| gate.users.verify(&given, memory));
     let computed = worker
+        .core
         .compute
         .run(Class::Response, stream, cost, verify)
         .await;

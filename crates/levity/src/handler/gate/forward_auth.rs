@@ -15,7 +15,8 @@ use crate::message::client::Client;
 use crate::message::fields::{self, Fields};
 use crate::message::request::Request;
 use crate::resolve::servable::MovedScript;
-use crate::route::{ForwardAuth, Proxy};
+use crate::route::ForwardAuth;
+use crate::upstream::proxy::Proxy;
 
 /// Headers of the client's request that are about its body, its content or its connection, and those that this gate
 /// sets.

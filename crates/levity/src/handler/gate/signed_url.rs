@@ -32,7 +32,7 @@ impl<'a> Handling<'a> {
             query,
             client: client_text(self.client),
         };
-        let now = self.worker.wall_time(Instant::now());
+        let now = self.worker.core.clock.wall_time(Instant::now());
         match signed.check(gate, now) {
             Ok(()) => Outcome::Next,
             Err(Refused::Wrong) => {

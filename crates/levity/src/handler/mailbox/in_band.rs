@@ -177,7 +177,7 @@ impl Handling<'_> {
                 .disk
                 .read(&file, offset, rest.min(READ_BYTES), Class::First);
             let read = read.await.and_then(|read| {
-                let piece = read.ready.into_bytes(self.worker.disk.budget())?;
+                let piece = read.ready.into_bytes(self.worker.core.disk.budget())?;
                 match piece.is_empty() {
                     true => Err(io::ErrorKind::UnexpectedEof.into()),
                     false => Ok(piece),

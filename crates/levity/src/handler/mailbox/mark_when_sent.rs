@@ -7,10 +7,10 @@ use std::sync::Arc;
 use levity_mailbox::{Feed, MessageId};
 use levity_telemetry::access_log::End;
 
-use crate::exchange::worker::Worker;
 use crate::gateway::sendfile::completion::CompletionHook;
 use crate::http::send::Sent;
 use crate::route::Service;
+use crate::worker::Worker;
 
 /// What a response brings.
 pub(super) struct MarkWhenSent {

@@ -141,7 +141,7 @@ impl<'a> Handling<'a> {
         poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Option<T> {
         let is_over = |context: &mut Context<'_>| {
-            self.worker.is_draining() || self.body.watch(context).is_err()
+            self.worker.core.is_draining() || self.body.watch(context).is_err()
         };
         self.ready_before(end, is_over, poll).await
     }

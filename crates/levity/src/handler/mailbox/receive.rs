@@ -149,8 +149,8 @@ impl Handling<'_> {
         hold: Hold,
         fields: &mut Fields,
     ) -> Receiver {
-        let (worker, set) = (self.worker.clone(), set.clone());
-        Receiver::new(worker, set, feed, form, hold, fields).within(self.token_time_left())
+        let (core, set) = (self.worker.core.clone(), set.clone());
+        Receiver::new(core, set, feed, form, hold, fields).within(self.token_time_left())
     }
 
     /// What is kept of a box after the cursor, as JSON.

@@ -9,8 +9,8 @@ use levity_mailbox::{Encoded, Entry, LongForm, MessageId};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 
-use crate::exchange::worker::Worker;
 use crate::http::held::HeldClient;
+use crate::loop_core::LoopCore;
 
 /// The time over which receivers leave a server that drains.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ impl Sending {
     /// client has left, or takes nothing for `limits.send_timeout`.
     pub fn poll(
         &mut self,
-        worker: &Worker,
+        core: &LoopCore,
         client: &dyn HeldClient,
         context: &mut Context<'_>,
         sent: &mut u64,
@@ -91,8 +91,7 @@ impl Sending {
             Poll::Ready(Err(_)) => Poll::Ready(Err(End::ClientAbort)),
             Poll::Pending => {
                 let has_taken = moved > 0;
-                self.poll_blocked(worker, client, context, has_taken)
-                    .map(Err)
+                self.poll_blocked(core, client, context, has_taken).map(Err)
             }
         }
     }
@@ -100,27 +99,27 @@ impl Sending {
     /// Ends the response in order, when all bytes are sent. Ready as well when the client takes nothing for `limits.send_timeout`.
     pub fn poll_end(
         &mut self,
-        worker: &Worker,
+        core: &LoopCore,
         client: &dyn HeldClient,
         context: &mut Context<'_>,
     ) -> Poll<End> {
         match client.poll_end(context) {
             Poll::Ready(Ok(())) => Poll::Ready(End::Complete),
             Poll::Ready(Err(_)) => Poll::Ready(End::ClientAbort),
-            Poll::Pending => self.poll_blocked(worker, client, context, false),
+            Poll::Pending => self.poll_blocked(core, client, context, false),
         }
     }
 
     fn poll_blocked(
         &mut self,
-        worker: &Worker,
+        core: &LoopCore,
         client: &dyn HeldClient,
         context: &mut Context<'_>,
         has_taken: bool,
     ) -> Poll<End> {
         if !self.is_blocked || has_taken {
             self.is_blocked = true;
-            let send_timeout = worker.service().config.limits.send_timeout;
+            let send_timeout = core.config().config.limits.send_timeout;
             client.timer().set(stall::poll_start() + send_timeout);
         }
         if client.timer().poll_expired(context) {
@@ -198,14 +197,14 @@ impl Stay {
     /// Waits until something is due. Receivers that all left a draining server at once would come back at once.
     pub fn poll(
         &mut self,
-        worker: &Worker,
+        core: &LoopCore,
         client: &dyn HeldClient,
         context: &mut Context<'_>,
     ) -> Poll<Due> {
         let now_ms = self.now_ms();
-        if worker.is_draining() && !self.is_leaving {
+        if core.is_draining() && !self.is_leaving {
             self.is_leaving = true;
-            let drain_timeout = worker.service().config.limits.drain_timeout;
+            let drain_timeout = core.config().config.limits.drain_timeout;
             let time = drain_timeout.min(DRAIN_TIME_MAX) / 2;
             let leaves_at_ms = now_ms.saturating_add(milliseconds(time.mul_f32(fraction())));
             self.ends_at_ms = self.ends_at_ms.min(leaves_at_ms);

@@ -7,10 +7,10 @@ use std::time::Instant;
 use levity_mailbox::{Append, Command, Cursor, Draft, Feed, Name, Progress};
 use tokio::sync::oneshot;
 
-use crate::exchange::worker::Worker;
 use crate::mailboxes::set::ReceiverSlot;
 use crate::message::client::Client;
-use crate::route::Resume;
+use crate::upstream::proxy::Resume;
+use crate::worker::Worker;
 
 /// The box of one stream.
 pub struct EventBox {

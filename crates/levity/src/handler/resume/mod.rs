@@ -35,7 +35,7 @@ use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{ClientStreamSlot, Refusal};
 use crate::message::fields::{Fields, lines};
 use crate::message::request::Request;
-use crate::route::{Proxy, Resume};
+use crate::upstream::proxy::{Proxy, Resume};
 
 /// The header that makes requests other than GET resumable: a value that the client repeats when it comes back.
 const KEY: &str = "resume-key";
@@ -158,6 +158,7 @@ impl<'a> Handling<'a> {
         let events = Events::new(to, of.proxy.clone(), headers, of.last_id);
         let slots = (permit, of.slot);
         self.worker
+            .core
             .spawn_background(stream::run(events, stream, slots));
         begin_resumed(response, answer);
         Ok(())

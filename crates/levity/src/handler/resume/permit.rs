@@ -6,7 +6,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::mailboxes::set::{ClientStreamSlot, Refusal};
 use crate::message::client::Client;
-use crate::route::Resume;
+use crate::upstream::proxy::Resume;
 
 impl Resume {
     /// Counts a request of `client` whose response may be kept; `None` if the client has as many as it may.

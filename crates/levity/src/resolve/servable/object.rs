@@ -54,6 +54,11 @@ impl RunnableScript {
         Self { script, is_moved }
     }
 
+    /// What the lookup has found.
+    pub fn script(&self) -> &Script {
+        &self.script
+    }
+
     /// Its path relative to the root, without a leading slash.
     pub fn name(&self) -> &[u8] {
         &self.script.name

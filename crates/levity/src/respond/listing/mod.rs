@@ -289,7 +289,7 @@ fn writer(subject: Subject, output: Output, hold: Hold) -> Writer {
 }
 
 fn unreadable(error: std::io::Error, subject: &Subject, disk: &DetachedDisk) -> StreamError {
-    Unreadable::boxed(error, &subject.path, disk.worker())
+    Unreadable::boxed(error, &subject.path, disk.core())
 }
 
 /// What the client of a listing holds until it has received it.

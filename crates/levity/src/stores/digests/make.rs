@@ -12,11 +12,11 @@ use sha2::{Digest as _, Sha256, Sha512};
 use tokio::task;
 
 use super::store::{Digest, DigestStore, Key};
-use crate::compute::Compute;
-use crate::exchange::worker::Worker;
 use crate::files::disk_client::read_version;
 use crate::files::entry::{Content, Entry};
 use crate::http::filter::JOB_BYTES;
+use crate::loop_core::LoopCore;
+use crate::loop_core::compute::Compute;
 
 /// The maximum of files that are read at a time, over all workers.
 pub(super) const MAKING_MAX: usize = 2;
@@ -78,25 +78,23 @@ impl DigestStore {
     /// The value of Repr-Digest for the content of `entry`; `None` if the digest is unknown.
     pub async fn value(
         self: &Arc<Self>,
-        worker: &Rc<Worker>,
+        core: &Rc<LoopCore>,
         entry: &Arc<Entry>,
         algorithm: Algorithm,
         stream: u64,
     ) -> Option<String> {
-        let digest = self.digest(worker, entry, algorithm, stream).await?;
+        let digest = self.digest(core, entry, algorithm, stream).await?;
         Some(digest::value(algorithm, digest.as_ref()))
     }
 
     /// The ETag for the content of `entry`; `None` if the digest is unknown.
     pub async fn etag(
         self: &Arc<Self>,
-        worker: &Rc<Worker>,
+        core: &Rc<LoopCore>,
         entry: &Arc<Entry>,
         stream: u64,
     ) -> Option<String> {
-        let digest = self
-            .digest(worker, entry, Algorithm::Sha256, stream)
-            .await?;
+        let digest = self.digest(core, entry, Algorithm::Sha256, stream).await?;
         Some(digest::etag(digest.as_ref()))
     }
 
@@ -104,12 +102,12 @@ impl DigestStore {
     /// connection `stream`; otherwise it is begun.
     async fn digest(
         self: &Arc<Self>,
-        worker: &Rc<Worker>,
+        core: &Rc<LoopCore>,
         entry: &Arc<Entry>,
         algorithm: Algorithm,
         stream: u64,
     ) -> Option<Digest> {
-        let bytes_max = worker.service().config.limits.digest_bytes;
+        let bytes_max = core.config().config.limits.digest_bytes;
         // A file that was modified a moment ago may have other content with the same metadata.
         if !entry.strong || entry.meta.size > bytes_max as u64 {
             return None;
@@ -118,16 +116,16 @@ impl DigestStore {
         if let Some(digest) = self.kept.get(&key) {
             return Some(digest);
         }
-        let digest = hash_memory(&worker.compute, entry, algorithm, stream).await;
+        let digest = hash_memory(&core.compute, entry, algorithm, stream).await;
         match digest {
             Some(digest) => self.kept.insert(key, digest),
-            None => self.begin(worker, entry, key),
+            None => self.begin(core, entry, key),
         }
         digest
     }
 
     /// Begins to make the digest of a file, unless that is being done, or enough others are.
-    fn begin(self: &Arc<Self>, worker: &Rc<Worker>, entry: &Entry, key: Key) {
+    fn begin(self: &Arc<Self>, core: &Rc<LoopCore>, entry: &Entry, key: Key) {
         let mut in_progress = self.making();
         if in_progress.len() >= MAKING_MAX || !in_progress.insert(key) {
             return;
@@ -138,10 +136,10 @@ impl DigestStore {
             key,
         };
         let file = entry.content.file();
-        let (worker, file, meta) = (worker.clone(), file.clone(), entry.meta);
+        let (core, file, meta) = (core.clone(), file.clone(), entry.meta);
         task::spawn_local(async move {
             // A failure of the disk is reported where the file is sent. The next request tries again.
-            if let Ok(Some(digest)) = hash_file(&worker, &file, &meta, key.algorithm).await {
+            if let Ok(Some(digest)) = hash_file(&core, &file, &meta, key.algorithm).await {
                 making.store.kept.insert(key, digest);
             }
         });
@@ -179,7 +177,7 @@ async fn hash_memory(
 
 /// The digest of a file, which is read; `None` if it is no longer of the version of `meta`.
 async fn hash_file(
-    worker: &Worker,
+    core: &LoopCore,
     file: &Arc<OpenFile>,
     meta: &Meta,
     algorithm: Algorithm,
@@ -187,13 +185,13 @@ async fn hash_file(
     let mut hasher = Hasher::new(algorithm);
     let mut offset = 0;
     while offset < meta.size {
-        let Some(bytes) = read_version(worker, file, meta, offset, READ_BYTES).await? else {
+        let Some(bytes) = read_version(core, file, meta, offset, READ_BYTES).await? else {
             return Ok(None);
         };
         offset += bytes.len() as u64;
         for piece in bytes.chunks(JOB_BYTES) {
             let piece = piece.to_vec();
-            let compute = &worker.compute;
+            let compute = &core.compute;
             let hashed = compute.run(Class::Idle, IDLE_STREAM, cost(piece.len()), move || {
                 hasher.update(&piece);
                 hasher

@@ -1,5 +1,6 @@
 //! Makes the files of the store: reads the original, computes while a processor is idle, and writes the result.
 
+use std::cell::RefCell;
 use std::io;
 use std::mem;
 use std::rc::Rc;
@@ -15,14 +16,15 @@ use levity_wire::encoding::Coding;
 use sha2::{Digest as _, Sha256};
 use tokio::task;
 
+use super::candidates::Candidates;
 use super::name::{Kind, Name, Resource, Stored};
 use super::storage::Storage;
 use super::store::{MAKING_MAX, PAUSE, STORE_SHARE, VariantStore, lock};
-use crate::compute::DroppedInPool;
-use crate::exchange::worker::Worker;
 use crate::files::disk_client::read_version;
 use crate::files::entry::Entry;
 use crate::filter::compress::{Encoder, Settings};
+use crate::loop_core::LoopCore;
+use crate::loop_core::compute::DroppedInPool;
 
 /// The size of a read in bytes.
 const READ_BYTES: usize = 256 * 1024;
@@ -136,12 +138,17 @@ impl Drop for Making {
 impl VariantStore {
     /// Counts a request that would have been answered with what is `wanted` of `original`, and begins to make it if
     /// there are many. Does not wait.
-    pub fn requested(self: &Arc<Self>, worker: &Rc<Worker>, original: &Entry, wanted: Wanted) {
+    pub fn requested(
+        self: &Arc<Self>,
+        (core, candidates): (&Rc<LoopCore>, &RefCell<Candidates>),
+        original: &Entry,
+        wanted: Wanted,
+    ) {
         let name = wanted.name(&original.meta);
         let is_wanted = original.strong
             && original.meta.size <= wanted.original_bytes_max(self)
             && !self.index.knows(name)
-            && worker.candidates.borrow_mut().count(name, Instant::now())
+            && candidates.borrow_mut().count(name, Instant::now())
             && !self.is_paused();
         if !is_wanted {
             return;
@@ -153,13 +160,10 @@ impl VariantStore {
             return;
         }
         let file = original.content.file();
-        let (worker, file, meta) = (worker.clone(), file.clone(), original.meta);
+        let (core, file, meta) = (core.clone(), file.clone(), original.meta);
         task::spawn_local(async move {
             let store = &making.store;
-            let storage = Storage {
-                worker: &worker,
-                store,
-            };
+            let storage = Storage { core: &core, store };
             let task = Task {
                 storage,
                 file,
@@ -288,7 +292,7 @@ impl Task<'_> {
         settings: Settings,
         dictionary: DroppedInPool<Vec<u8>>,
     ) -> Result<DroppedInPool<Encoder>, Failure> {
-        let compute = self.storage.worker.compute.clone();
+        let compute = self.storage.core.compute.clone();
         let mut dictionary = dictionary;
         let bytes = dictionary.value.as_ref().map_or(0, Vec::len);
         let made = self.compute(bytes, settings.ns_per_byte(), move || {
@@ -395,7 +399,7 @@ impl Task<'_> {
     }
 
     fn no_bytes(&self) -> DroppedInPool<Vec<u8>> {
-        DroppedInPool::new(None, &self.storage.worker.compute)
+        DroppedInPool::new(None, &self.storage.core.compute)
     }
 
     async fn read(
@@ -404,7 +408,7 @@ impl Task<'_> {
         meta: &Meta,
         offset: u64,
     ) -> Result<Vec<u8>, Failure> {
-        let read = read_version(self.storage.worker, file, meta, offset, READ_BYTES).await?;
+        let read = read_version(self.storage.core, file, meta, offset, READ_BYTES).await?;
         read.ok_or(Failure::GivenUp)
     }
 
@@ -416,7 +420,7 @@ impl Task<'_> {
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<T, Failure> {
         let cost = Duration::from_nanos(bytes as u64 * u64::from(ns_per_byte));
-        let compute = &self.storage.worker.compute;
+        let compute = &self.storage.core.compute;
         let computed = compute.run(Class::Idle, IDLE_STREAM, cost, work).await;
         match computed.map(|computed| computed.value) {
             Ok(Ok(value)) => Ok(value),

@@ -18,7 +18,7 @@ mod storage;
 pub mod store;
 
 pub use self::make::{DICTIONARY_BYTES_MAX, Wanted};
-pub use self::name::{Name, Resource};
+pub use self::name::{Kind, Name, Resource, Stored};
 
 #[cfg(test)]
 mod tests;

@@ -11,8 +11,8 @@ use levity_disk::{
 
 use super::name::Stored;
 use super::store::VariantStore;
-use crate::exchange::worker::Worker;
 use crate::files::disk_client::submit_when_free;
+use crate::loop_core::LoopCore;
 
 /// Free space that the store leaves on its file system, in bytes.
 const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
@@ -23,7 +23,7 @@ const MODE: u32 = 0o600;
 /// The disk, for one piece of work.
 #[derive(Clone, Copy)]
 pub struct Storage<'t> {
-    pub worker: &'t Rc<Worker>,
+    pub core: &'t Rc<LoopCore>,
     pub store: &'t Arc<VariantStore>,
 }
 
@@ -121,6 +121,6 @@ impl Storage<'_> {
     }
 
     async fn operate(&self, op: Op) -> io::Result<Done> {
-        submit_when_free(&self.worker.disk, op, Class::Later, ReadOptions::default()).await
+        submit_when_free(&self.core.disk, op, Class::Later, ReadOptions::default()).await
     }
 }

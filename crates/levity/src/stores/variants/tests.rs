@@ -66,7 +66,7 @@ async fn entry(rig: &Rig, name: &str) -> Entry {
         lookup: Lookup::Fresh,
     });
     let options = ReadOptions::default();
-    let done = submit_when_free(&rig.worker.disk, open, Class::First, options).await;
+    let done = submit_when_free(&rig.worker.core.disk, open, Class::First, options).await;
     let Ok(Done::Opened(opened)) = done else {
         panic!("{name} is opened: {done:?}");
     };
@@ -84,7 +84,7 @@ async fn entry(rig: &Rig, name: &str) -> Entry {
 /// Requests the file often, and waits until `is_done`.
 async fn make(rig: &Rig, store: &Arc<VariantStore>, entry: &Entry, is_done: impl Fn() -> bool) {
     for _ in 0..REQUESTS {
-        store.requested(&rig.worker, entry, VARIANT);
+        store.requested((&rig.worker.core, &rig.worker.candidates), entry, VARIANT);
     }
     while !is_done() {
         time::sleep(Duration::from_millis(1)).await;
@@ -131,7 +131,7 @@ async fn trusted(rig: &Rig, store: &VariantStore, path: &Path, content: &[u8]) -
         mode: 0o600,
     }));
     let created = submit_when_free(
-        &rig.worker.disk,
+        &rig.worker.core.disk,
         create,
         Class::First,
         ReadOptions::default(),
@@ -300,7 +300,11 @@ fn no_crash_leaves_a_torn_dictionary() {
     rig.run(async {
         let entry = entry(&rig, "page.html").await;
         for _ in 0..REQUESTS {
-            store.requested(&rig.worker, &entry, Wanted::Dictionary(resource));
+            store.requested(
+                (&rig.worker.core, &rig.worker.candidates),
+                &entry,
+                Wanted::Dictionary(resource),
+            );
         }
         while !is_made(&store) {
             time::sleep(Duration::from_millis(1)).await;

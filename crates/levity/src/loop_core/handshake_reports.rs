@@ -12,12 +12,12 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// What an event loop has logged of failed handshakes.
 #[derive(Debug, Default)]
-pub struct Reports {
+pub struct HandshakeReports {
     last: Cell<Option<Instant>>,
     left_out: Cell<u64>,
 }
 
-impl Reports {
+impl HandshakeReports {
     /// Logs why a handshake has failed, unless one was logged just before.
     pub fn failed(&self, client: Option<IpAddr>, reason: &dyn Display, now: Instant) {
         let is_soon = |last: Instant| now.saturating_duration_since(last) < INTERVAL;
