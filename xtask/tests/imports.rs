@@ -30,12 +30,11 @@ fn no_file_imports_itself_by_way_of_others() {
 const CONNECTION: [&str; 2] = ["http", "h1"];
 
 /// Files that pair a listener or a test's client with a connection.
-const KNOW_THE_CONNECTION: [&str; 3] = ["accept", "serve", "rig"];
+const KNOW_THE_CONNECTION: [&str; 2] = ["serve", "rig"];
 
 #[test]
 fn features_do_not_know_the_connection_of_the_client() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/levity/src");
-    for (module, targets) in imports(&source) {
+    for (module, targets) in imports(&source_of_levity()) {
         let is_within = |module: &Module| module.iter().take(2).eq(&CONNECTION);
         let may = is_within(&module)
             || module.iter().eq(&CONNECTION[..1])
@@ -47,10 +46,56 @@ fn features_do_not_know_the_connection_of_the_client() {
     }
 }
 
+/// The maximum number of files and folders side by side in `levity`, without its root: what a reader can keep apart.
+const ROOMS_MAX: usize = 26;
+
+#[test]
+fn few_rooms_lie_side_by_side() {
+    let imports = imports(&source_of_levity());
+    let rooms: BTreeSet<_> = imports.keys().filter_map(|module| module.first()).collect();
+    assert!(rooms.len() <= ROOMS_MAX, "{} rooms: {rooms:?}", rooms.len());
+}
+
+#[test]
+fn no_room_imports_itself_by_way_of_others() {
+    let rooms = rooms(&imports(&source_of_levity()));
+    let circles = circles(&rooms, &rooms.keys().cloned().collect());
+    let circles: Vec<_> = circles.iter().map(|one| arrows(&rooms, one)).collect();
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
+}
+
+#[test]
+fn a_room_counts_for_all_that_is_in_it() {
+    let imports: Imports = [("a::b", "c::d"), ("c::e", "a"), ("c::d", "c::e")]
+        .map(|(from, to)| (module(from), BTreeSet::from([module(to)])))
+        .into();
+    let rooms = rooms(&imports);
+    assert_eq!(circles(&rooms, &rooms.keys().cloned().collect()).len(), 1);
+}
+
+/// Which rooms each room names: a room is a file or folder directly beneath the root.
+fn rooms(imports: &Imports) -> Imports {
+    let room = |module: &Module| module.first().map(|name| vec![name.clone()]);
+    let mut rooms = Imports::new();
+    for (from, targets) in imports {
+        let Some(from) = room(from) else { continue };
+        let targets = targets.iter().filter_map(room).filter(|to| *to != from);
+        rooms.entry(from.clone()).or_default().extend(targets);
+    }
+    rooms
+}
+
+fn source_of_levity() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/levity/src")
+}
+
+fn module(path: &str) -> Module {
+    path.split("::").map(str::to_owned).collect()
+}
+
 #[test]
 fn a_folder_may_import_its_children_and_they_it() {
     let imports = |pairs: &[(&str, &str)]| {
-        let module = |path: &str| path.split("::").map(str::to_owned).collect::<Module>();
         let mut imports = Imports::new();
         for (from, to) in pairs {
             imports.entry(module(from)).or_default().insert(module(to));

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         colour: colour(std::io::stderr().is_terminal()),
     };
     match cli::step(std::env::args_os(), &mut streams) {
-        Step::Serve(plan, early) => levity::server::run(*plan, early),
+        Step::Serve(plan, early) => levity::process::server::run(*plan, early),
         Step::Top(options) => match top::run(&options, colour(true)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Step::Explain(question) => levity::explain::run(*question),
+        Step::Explain(question) => levity::process::explain::run(*question),
         Step::Exit(status) => ExitCode::from(status),
     }
 }

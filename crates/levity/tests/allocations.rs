@@ -44,7 +44,7 @@ fn a_request_from_memory() {
     );
     fs::write(path("levity.toml"), config).expect("a configuration");
     let (plan, early) = plan(&path("levity.toml"));
-    let server = thread::spawn(|| levity::server::run(*plan, early));
+    let server = thread::spawn(|| levity::process::server::run(*plan, early));
 
     let mut client = connect(&path("socket"));
     let mut response = vec![0; 8192];
@@ -71,7 +71,12 @@ fn a_request_from_memory() {
     }
 }
 
-fn plan(config: &Path) -> (Box<levity::cli::Plan>, levity::signals::EarlySignals) {
+fn plan(
+    config: &Path,
+) -> (
+    Box<levity::process::plan::Plan>,
+    levity::process::signals::EarlySignals,
+) {
     let mut streams = Streams {
         out: &mut io::sink(),
         err: &mut io::stderr(),

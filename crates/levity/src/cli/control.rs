@@ -11,7 +11,7 @@ use levity_config::AdminPlaces;
 use levity_config::address::Address;
 
 use super::{EXIT_FAILURE, EXIT_USAGE, Environment, Streams, admin_places, usual_file};
-use crate::admin::control::{self, FILE, WAIT};
+use crate::process::admin::control::{self, FILE, WAIT};
 
 /// How long a server may take to answer for its health.
 const HEALTH_TIME_MAX: Duration = Duration::from_secs(5);

@@ -7,6 +7,8 @@ use clap::Args;
 use levity_config::Config;
 use levity_config::address::Address;
 
+use crate::process::explain::Question;
+
 use super::{EXIT_CONFIG, EXIT_USAGE, Environment, Step, Streams, given_or_usual};
 
 /// The host of a path.
@@ -39,27 +41,6 @@ pub(super) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-/// A request to explain.
-#[derive(Debug)]
-pub struct Question {
-    /// The configuration.
-    pub config: Config,
-    /// The header of the request, in HTTP/1.
-    pub header: Vec<u8>,
-    /// The client.
-    pub client: IpAddr,
-    /// The listener that it connects to.
-    pub listener: Option<Address>,
-    /// Whether the URL is one of HTTPS; `None` if it is a path.
-    pub https: Option<bool>,
-    /// The host of the URL.
-    pub host: String,
-    /// The port of the URL, which tells the listener if none is given.
-    pub port: Option<u16>,
-    /// Whether the answer is JSON.
-    pub json: bool,
 }
 
 /// Reads what is to be explained.

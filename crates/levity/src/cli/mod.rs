@@ -8,7 +8,6 @@ mod mailbox;
 #[cfg(test)]
 mod manual;
 mod passwd;
-mod plan;
 mod precompress;
 mod serve;
 mod streams;
@@ -22,11 +21,11 @@ use levity_config::{AdminPlaces, Errors, Variables};
 use levity_disk::patiently;
 use levity_inspect::timing;
 
-pub use self::explain::Question;
-pub use self::plan::{Overrides, Plan};
 use self::serve::Flags;
 pub use self::streams::{Streams, colour};
-use crate::signals::EarlySignals;
+pub use crate::process::explain::Question;
+use crate::process::plan::{Overrides, Plan};
+use crate::process::signals::EarlySignals;
 
 /// The configuration of a server that is given none.
 const USUAL_FILE: &str = "/etc/levity/levity.toml";
@@ -342,7 +341,7 @@ fn usage(error: &clap::Error, streams: &mut Streams<'_>) -> Step {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use clap::CommandFactory as _;
 

@@ -13,8 +13,8 @@ use levity_config::{Config, OwnNames, Variables};
 use levity_disk::engine::NAMES;
 use levity_disk::patiently;
 
-use crate::lacking::with_help;
-use crate::signals::EarlySignals;
+use crate::process::signals::EarlySignals;
+use crate::process::system_limits::with_help;
 
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::generations::Generations;
 use super::password::Memory;
 use super::{Digest, Guess, NameKey};
-use crate::client_prefix::ClientPrefix;
+use crate::message::client_prefix::ClientPrefix;
 
 /// Wrong passwords of a client that cost it no time.
 const FREE_FAILURES: u32 = 5;

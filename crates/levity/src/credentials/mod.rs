@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use self::password::Memory;
-use crate::client_prefix::ClientPrefix;
+use crate::message::client_prefix::ClientPrefix;
 
 /// A keyed hash of a name and a password.
 pub type Digest = [u8; 32];

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::generations::Generations;
 use super::guesses::{Check, WRONG_TTL};
 use super::{Digest, Guess};
-use crate::client_prefix::ClientPrefix;
+use crate::message::client_prefix::ClientPrefix;
 
 /// How long a right password is not verified again.
 const RIGHT_TTL: Duration = Duration::from_secs(300);

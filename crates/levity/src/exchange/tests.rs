@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::exchange;
-use crate::http::request::Request;
+use crate::message::request::Request;
 use crate::rig::Rig;
 
 const FILE: &str = "GET /file HTTP/1.1\r\nHost: a\r\nUser-Agent: test\r\n\r\n";
@@ -317,7 +317,7 @@ fn the_future_of_an_exchange_stays_small() {
         let conn = Rc::new(conn);
         let mut request = Request::default();
         let arrival = conn.arrival();
-        let bytes = size_of_val(&exchange(&conn, &mut request, arrival));
+        let bytes = size_of_val(&exchange(&rig.worker, &conn, &mut request, arrival));
         assert!(bytes <= BYTES_MAX, "it has {bytes} bytes");
     });
 }

@@ -4,7 +4,7 @@ use levity_config::{CacheRule, Cached, is_hashed};
 use levity_wire::path::file_name;
 
 use crate::http::filter::{Filter, FilteredHead};
-use crate::http::request::Request;
+use crate::message::request::Request;
 
 /// The rules of one location; the first that fits counts.
 pub struct CacheControl(pub Vec<CacheRule>);

@@ -3,7 +3,7 @@
 use levity_config::Cors;
 
 use crate::http::filter::{Filter, FilteredHead};
-use crate::http::request::Request;
+use crate::message::request::Request;
 
 /// The permissions of one location.
 pub struct CorsHeaders(pub Cors);

@@ -1,6 +1,6 @@
 //! Lists in headers of responses.
 
-use crate::http::fields::{Fields, lines};
+use crate::message::fields::{Fields, lines};
 
 /// The elements of all lines called `name`, which is in lower case.
 pub fn elements<'f>(fields: &'f Fields, name: &'static str) -> impl Iterator<Item = &'f [u8]> {

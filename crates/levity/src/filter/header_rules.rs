@@ -3,9 +3,9 @@
 use levity_config::Headers;
 use levity_wire::http1::is_one_of;
 
-use crate::http::fields::CONTENT_HEADERS;
 use crate::http::filter::{Filter, FilteredHead};
-use crate::http::request::Request;
+use crate::message::fields::CONTENT_HEADERS;
+use crate::message::request::Request;
 
 /// The rules of one location, in order.
 pub struct HeaderRules(pub Vec<Headers>);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::http::filter::{Filter, FilteredHead};
-use crate::http::request::Request;
+use crate::message::request::Request;
 
 const NAME: &str = "Strict-Transport-Security";
 

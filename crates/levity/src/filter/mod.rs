@@ -15,10 +15,10 @@ pub mod substitute;
 use levity_wire::http1::Method;
 
 use crate::explanation::{Explanation, Topic};
-use crate::http::fields::Fields;
 use crate::http::filter::{Filter, FilteredHead, Filters};
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
+use crate::message::fields::Fields;
+use crate::message::request::Request;
 use crate::shares::claim::Claims;
 
 /// Headers that say how long a response may be kept.
@@ -149,8 +149,8 @@ mod tests {
     use levity_disk::{Root, Symlinks};
 
     use super::*;
-    use crate::cache::{Cache, EntryRef};
-    use crate::entry::{self, Content};
+    use crate::files::cache::{Cache, EntryRef};
+    use crate::files::entry::{self, Content};
     use crate::http::filter::{BodyFilter, FilterError};
     use levity_config::Etag;
 

@@ -7,9 +7,9 @@ use levity_config::{Part, PathHeaders};
 use levity_wire::http1::is_one_of;
 use levity_wire::path;
 
-use crate::http::fields::CONTENT_HEADERS;
 use crate::http::filter::{Filter, FilteredHead};
-use crate::http::request::Request;
+use crate::message::fields::CONTENT_HEADERS;
+use crate::message::request::Request;
 
 /// The rules of one site; all that match apply, in order.
 pub struct HeadersOfPaths(pub Arc<[PathHeaders]>);

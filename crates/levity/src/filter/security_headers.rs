@@ -1,7 +1,7 @@
 //! Headers that protect the users of most sites.
 
 use crate::http::filter::{Filter, FilteredHead};
-use crate::http::request::Request;
+use crate::message::request::Request;
 
 /// Adds the headers that a response lacks.
 pub struct SecurityHeaders;

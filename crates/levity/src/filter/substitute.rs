@@ -21,9 +21,9 @@ use memchr::memmem;
 
 use super::decode::{Decoder, window_bytes_max};
 use super::directives::{elements, forbids_transform};
-use crate::http::fields::Fields;
 use crate::http::filter::{BodyFilter, Filter, FilterError, FilteredHead, JOB_BYTES};
-use crate::http::request::Request;
+use crate::message::fields::Fields;
+use crate::message::request::Request;
 use crate::shares::claim::Claims;
 use crate::shares::{Held, Portion, Resource};
 

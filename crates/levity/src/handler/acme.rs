@@ -2,8 +2,8 @@
 
 use levity_acme::challenges::Challenges;
 
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
+use crate::message::request::Request;
 
 /// Where authorities look.
 const FOLDER: &[u8] = b"/.well-known/acme-challenge/";

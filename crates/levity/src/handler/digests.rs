@@ -4,10 +4,10 @@ use levity_wire::digest;
 use levity_wire::http1::Method;
 
 use super::Handling;
-use crate::cache::EntryRef;
-use crate::found::object::ServableFile;
-use crate::http::request::Request;
+use crate::files::cache::EntryRef;
 use crate::http::response::Response;
+use crate::message::request::Request;
+use crate::resolve::servable::object::ServableFile;
 use crate::respond;
 use crate::route::{FileDigests, FileVariants, Files};
 
@@ -44,7 +44,7 @@ impl Handling<'_> {
         if let Some(store) = self.service.content_etags()
             && !cached.has_content_etag()
         {
-            let etag = store.etag(self.worker, &cached.entry, self.disk.connection());
+            let etag = store.etag(&self.worker.core, &cached.entry, self.disk.connection());
             if let Some(etag) = etag.await {
                 cached.set_content_etag(etag);
             }
@@ -86,7 +86,7 @@ impl Handling<'_> {
             let stream = self.disk.connection();
             let value = digests
                 .store
-                .value(self.worker, &entry, algorithm, stream)
+                .value(&self.worker.core, &entry, algorithm, stream)
                 .await;
             if let Some(value) = value {
                 response.fields.add(name, value.as_bytes());

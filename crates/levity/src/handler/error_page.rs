@@ -3,11 +3,11 @@
 use levity_telemetry::step::Step;
 
 use super::Handling;
-use crate::found::object::ServableFile;
 use crate::http::error::error;
-use crate::http::fields::CONTENT_HEADERS;
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
+use crate::message::fields::CONTENT_HEADERS;
+use crate::message::request::Request;
+use crate::resolve::servable::object::ServableFile;
 use crate::resolve::{Found, Named};
 use crate::respond;
 use crate::route::{ErrorPages, Location};

@@ -8,11 +8,12 @@ use rustix::io::Errno;
 
 use super::Outcome;
 use crate::explanation::{Explanation, Topic};
-use crate::found::object::RunnableScript;
-use crate::http::client::Client;
+use crate::message::client::Client;
 use crate::rate_limit::limit::RateLimit;
 use crate::resolve::Found;
-use crate::route::{Candidate, Files, Gate, Handler, Proxy};
+use crate::resolve::servable::object::RunnableScript;
+use crate::route::{Candidate, Files, Gate, Handler};
+use crate::upstream::proxy::Proxy;
 
 /// Why a request for a file is refused with 405.
 pub(super) const METHODS_OF_FILES: &str = "files are for GET, HEAD and OPTIONS only";

@@ -11,17 +11,17 @@ use levity_wire::http1::Method;
 use levity_wire::path::file_name;
 
 use super::{Handling, NewTarget, Outcome, explain, target_for};
-use crate::cache::EntryRef;
 use crate::explanation::Topic;
-use crate::found;
-use crate::found::object::ServableFile;
+use crate::files::cache::EntryRef;
+use crate::files::scripts::PathKind;
 use crate::http::error::{self, error};
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::request::Request;
+use crate::resolve::servable;
+use crate::resolve::servable::object::ServableFile;
 use crate::resolve::{self, Found, Named};
 use crate::respond;
 use crate::route::{Candidate, FileStep, Files, Location, Sought};
-use crate::scripts::PathKind;
 use crate::worker::Worker;
 
 impl<'a> Handling<'a> {
@@ -163,10 +163,10 @@ impl<'a> Handling<'a> {
         let rules = || self.rules(request, location);
         let what = (named.asked, &files.index[..]);
         if self.worker.explanation.is_some() {
-            let name = found::name_of(named.asked, &files.index, found.0.led);
+            let name = servable::name_of(named.asked, &files.index, found.0.led);
             self.explain_found(request, location, (&name, Sought::File));
         }
-        found::servable(found, request, what, rules)
+        servable::servable(found, request, what, rules)
             .map_err(|elsewhere| self.move_to(request, elsewhere))
     }
 
@@ -224,7 +224,7 @@ impl<'a> Handling<'a> {
         let trace = &mut self.disk.trace;
         trace.enter(Step::Resolve);
         let now = trace.step_began();
-        self.disk.use_options_of(files);
+        self.disk.use_options(files.read_options, files.chunk_bytes);
         let worker = self.worker;
         let found = match resolve::known(worker, files, request, named, now) {
             Some(found) => found,
@@ -397,7 +397,7 @@ pub(super) fn failed(
              `symlinks = \"follow\"` on its site or route in a configuration file allows that"
         ));
     } else if response.status >= 500 {
-        worker.disk_failed(error, || {
+        worker.core.disk_failed(error, || {
             format!("cannot serve {path} beneath {root}: {error}")
         });
     }

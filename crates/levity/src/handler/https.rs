@@ -9,10 +9,10 @@ use levity_tls::ClientAuthId;
 use levity_wire::http1;
 
 use super::{Handling, Outcome, redirect};
-use crate::http::client::Client;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::client::Client;
+use crate::message::request::Request;
 use crate::route::{CLIENT_CERT, HttpsRedirect, HttpsRules, RedirectTo};
 
 /// That of URLs with `http` that name none (RFC 9110, 4.2.1).

@@ -10,11 +10,11 @@ use levity_wire::http1::Method;
 
 use super::Handling;
 use super::files::failed;
-use crate::cache::Recency;
-use crate::found::in_folder;
+use crate::files::cache::Recency;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::request::Request;
+use crate::resolve::servable::in_folder;
 use crate::respond::archive::{self, Archive};
 use crate::respond::listing::html::Readme;
 use crate::respond::listing::snapshot::{Failure, Key, Shared, Snapshot};
@@ -66,7 +66,7 @@ impl<'a> Handling<'a> {
                 return listing::header(subject);
             }
             let reader = DirectoryReader::new(directory.clone());
-            let disk = self.disk.detached(self.worker);
+            let disk = self.disk.detached(&self.worker.core);
             let claims = self.claims();
             let shared = Shared::find_or_make(&disk, &claims, key, recency, reader, None);
             return self
@@ -77,7 +77,7 @@ impl<'a> Handling<'a> {
             Ok(reading) => reading,
             Err(failure) => return self.not_listed(request, files, &failure),
         };
-        let disk = self.disk.detached(self.worker);
+        let disk = self.disk.detached(&self.worker.core);
         if piece.is_last {
             self.small_listing(request, at, subject, (reader, piece, hold))
                 .await
@@ -125,7 +125,7 @@ impl<'a> Handling<'a> {
             files: own,
             path: request.path.to_vec(),
             root,
-            disk: self.disk.detached(self.worker),
+            disk: self.disk.detached(&self.worker.core),
         };
         let response = archive.response(directory, self.claims()).await;
         response.unwrap_or_else(|_| listing::refused())
@@ -165,7 +165,7 @@ impl<'a> Handling<'a> {
         mut subject: Subject,
         (reader, piece, hold): Reading,
     ) -> Response {
-        let (claims, disk) = (self.claims(), self.disk.detached(self.worker));
+        let (claims, disk) = (self.claims(), self.disk.detached(&self.worker.core));
         let entries_max = self.service.config.limits.listing_entries;
         let memory = subject.form.is_sorted().then(|| {
             // Without a wait: whoever waits here has what other readers wait for.
@@ -212,7 +212,7 @@ impl<'a> Handling<'a> {
         let entries_max = self.service.config.limits.listing_entries;
         match self.begin(directory).await {
             Ok(reading) => {
-                let disk = self.disk.detached(self.worker);
+                let disk = self.disk.detached(&self.worker.core);
                 listing::of_reader(subject, disk, reading, entries_max)
             }
             Err(failure) => self.not_listed(request, files, &failure),

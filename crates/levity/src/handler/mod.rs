@@ -28,23 +28,24 @@ use levity_telemetry::step::Step;
 use levity_wire::{Reject, path};
 
 use crate::credentials::Identity;
-use crate::disk_client::DiskClient;
 use crate::explanation::Explanation;
-use crate::found::object::RunnableScript;
-use crate::found::{Elsewhere, MovedScript};
-use crate::http::client::Client;
+use crate::files::disk_client::DiskClient;
+use crate::files::scripts::PathKind;
+use crate::gateway::sendfile::Delegated;
+use crate::gateway::sendfile::completion::CompletionHook;
+use crate::gateway::sendfile::receipt::Subject;
 use crate::http::error::error;
-use crate::http::request::{Request, RequestError};
 use crate::http::request_body::{NO_ROOM, RequestBody, ends_upload};
 use crate::http::response::Response;
 use crate::http::send::Sent;
+use crate::message::client::Client;
+use crate::message::request::{Request, RequestError};
 use crate::rate_limit::charges::Charges;
-use crate::route::{Gate, Handler, Location, Proxy, RouteInput, Rules, Service};
-use crate::scripts::PathKind;
+use crate::resolve::servable::object::RunnableScript;
+use crate::resolve::servable::{Elsewhere, MovedScript};
+use crate::route::{Gate, Handler, Location, RouteInput, Rules, Service};
 use crate::shares::claim::{Claims, Requester};
-use crate::upstream::sendfile::Delegated;
-use crate::upstream::sendfile::completion::CompletionHook;
-use crate::upstream::sendfile::receipt::Subject;
+use crate::upstream::proxy::Proxy;
 use crate::worker::Worker;
 
 /// The maximum of reroutes per request. It ends loops, such as an application that receives its own reroute.
@@ -214,7 +215,7 @@ impl<'a> Handling<'a> {
             connection: stream.connection(),
             stream: stream.number(),
         };
-        requester.claims(&self.worker.stakes)
+        requester.claims(&self.worker.core.stakes)
     }
 
     /// The name of the user, if a gate has asked for it; else empty.
@@ -382,7 +383,7 @@ impl<'a> Handling<'a> {
             }
         };
         if matches!(outcome, Outcome::Response(_)) {
-            self.worker.stats.gate_denied(kind);
+            self.worker.core.stats.gate_denied(kind);
         }
         outcome
     }

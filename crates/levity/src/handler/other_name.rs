@@ -7,8 +7,8 @@ use super::upload::written;
 use super::{Handling, Outcome, respond, target_for};
 use crate::explanation::Topic;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::request::Request;
 use crate::route::{Files, Handler, Location, TooLong, Upload};
 
 impl<'a> Handling<'a> {

@@ -3,8 +3,8 @@
 use levity_config::Cors;
 
 use crate::filter::cors::permitted;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::request::Request;
 
 /// The response to a preflight request; `None` for any other request. [`CorsHeaders`](crate::filter::cors::CorsHeaders) adds the origin.
 pub fn response(cors: &Cors, request: &Request) -> Option<Response> {

@@ -13,15 +13,16 @@ use levity_wire::sendfile_header::{self, Delegation};
 
 use super::resume::may_resume;
 use super::{Handling, Outcome, ReproxyTarget, Reroute, Target, redirect, respond};
-use crate::found::object::RunnableScript;
-use crate::http::request::Request;
+use crate::files::scripts::PathKind;
+use crate::gateway::sendfile::{self, Delegated, preload};
+use crate::gateway::{Answered, Gateway};
 use crate::http::response::{Body, Response};
-use crate::route::{Handler, Location, Proxy, Sought};
-use crate::script_search::{Located, ScriptSearch};
-use crate::scripts::PathKind;
+use crate::message::request::Request;
+use crate::resolve::script_search::{Located, ScriptSearch};
+use crate::resolve::servable::object::RunnableScript;
+use crate::route::{Handler, Location, Sought};
 use crate::upstream::failure::Failure;
-use crate::upstream::gateway::{Answered, Gateway};
-use crate::upstream::sendfile::{self, Delegated, preload};
+use crate::upstream::proxy::Proxy;
 
 /// Headers with credentials for the requested site. They are not sent to another upstream, which gets only a
 /// URL; the application has already decided about the client.
@@ -331,16 +332,18 @@ impl<'a> Handling<'a> {
             return Err(delegated_by.refuse(502, reject.reason));
         }
         let files = location.files.as_ref();
-        let script = match files.and_then(|files| Some((files, proxy.scripts(files)?))) {
+        let script = match files.and_then(|files| Some((files, files.scripts_of(proxy)?))) {
             None => None,
             Some(_) if proxy.files_first => {
                 let reason = "an internal route that runs scripts has no `file` in its `try`";
                 return Err(delegated_by.refuse(502, reason));
             }
             Some((files, scripts)) => {
+                let worker = self.worker;
                 let (rules, _, disk) = self.searching(&request, location);
                 let (at, known) = ((location, &**files), (rules, None));
-                let mut search = ScriptSearch::new(at, &request, known, Instant::now(), disk);
+                let mut search =
+                    ScriptSearch::new(worker, at, &request, known, Instant::now(), disk);
                 let located = search.locate(scripts, PathKind::Unknown).await;
                 Some(found_script(delegated_by, located)?)
             }

@@ -6,10 +6,10 @@ use levity_config::{Part, Pattern};
 use levity_wire::{Reject, http1, path};
 
 use super::{NewTarget, Outcome};
-use crate::http::client::Client;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::client::Client;
+use crate::message::request::Request;
 use crate::route::{RedirectTo, TargetOf};
 
 /// The redirect of `request`, or the response to one that cannot be redirected.

@@ -7,12 +7,12 @@ use levity_telemetry::step::Step;
 
 use super::files::failed;
 use super::{Handling, Outcome, explain};
+use crate::files::scripts::{PathKind, Scripts};
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::request::Request;
+use crate::resolve::script_search::{Located, ScriptSearch};
 use crate::route::{Files, Location, Sought};
-use crate::script_search::{Located, ScriptSearch};
-use crate::scripts::{PathKind, Scripts};
 
 impl<'a> Handling<'a> {
     /// Finds the script of a directory whose index names list scripts before files.
@@ -23,9 +23,10 @@ impl<'a> Handling<'a> {
     ) -> Outcome<'a> {
         let (files, scripts) = scripts(location);
         let now = self.begin_search();
+        let worker = self.worker;
         let (rules, moved, disk) = self.searching(request, location);
         let known = (rules, moved);
-        let mut search = ScriptSearch::new((location, files), request, known, now, disk);
+        let mut search = ScriptSearch::new(worker, (location, files), request, known, now, disk);
         match search.locate_before_files(scripts).await {
             Ok(located) => self.use_located(request, location, located),
             Err(error) => self.search_failed(files, request, &error),
@@ -43,9 +44,10 @@ impl<'a> Handling<'a> {
         }
         let (files, scripts) = scripts(location);
         let (kind, now) = (self.path_kind, self.begin_search());
+        let worker = self.worker;
         let (rules, moved, disk) = self.searching(request, location);
         let known = (rules, moved);
-        let mut search = ScriptSearch::new((location, files), request, known, now, disk);
+        let mut search = ScriptSearch::new(worker, (location, files), request, known, now, disk);
         if kind == PathKind::Directory && !request.names_directory() {
             match search.has_index(scripts).await {
                 Ok(true) => return self.to_folder(request, location),

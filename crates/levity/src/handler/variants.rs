@@ -1,5 +1,6 @@
 //! Serves files in a form that a store keeps: compressed, or as the delta from what the client has.
 
+use std::io;
 use std::rc::Rc;
 
 use levity_disk::Ready;
@@ -8,15 +9,18 @@ use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::http1::Method;
 
 use super::Handling;
-use crate::cache::EntryRef;
-use crate::entry::{Entry, Original};
-use crate::found::object::ServableFile;
-use crate::http::request::Request;
+use crate::files::cache::EntryRef;
+use crate::files::disk_client::DiskClient;
+use crate::files::entry::{Entry, Original};
 use crate::http::response::Response;
-use crate::resolve::Found;
+use crate::message::request::Request;
+use crate::resolve::servable::object::ServableFile;
+use crate::resolve::{self, Found};
 use crate::respond;
 use crate::route::{FileVariants, Files};
-use crate::variant_store::{DICTIONARY_BYTES_MAX, Name, Resource, Wanted};
+use crate::stores::variants::store::VariantStore;
+use crate::stores::variants::{DICTIONARY_BYTES_MAX, Kind, Name, Resource, Stored, Wanted};
+use crate::worker::Worker;
 
 /// The request headers that select the form of a file where dictionaries are on (RFC 9842, 6.2).
 const VARY: &[u8] = b"Accept-Encoding, Available-Dictionary";
@@ -141,7 +145,7 @@ impl Handling<'_> {
     ) -> Option<WithBytes> {
         let found = Box::pin(async {
             let store = &variants.store;
-            let found = store.find(self.worker, original, name, &mut self.disk);
+            let found = find(self.worker, store, original, name, &mut self.disk);
             let found = found.await;
             if let Some(Found::File(variant, _)) = &found {
                 self.find_content_etag(variant).await;
@@ -159,7 +163,8 @@ impl Handling<'_> {
     /// Counts the request towards making what it could have been answered with.
     fn want(&self, request: &Request, variants: &FileVariants, original: &Entry, wanted: Wanted) {
         if request.head.method == Method::Get {
-            variants.store.requested(self.worker, original, wanted);
+            let counted = (&self.worker.core, &self.worker.candidates);
+            variants.store.requested(counted, original, wanted);
         }
     }
 
@@ -230,4 +235,33 @@ fn available(request: &Request, offered: &[Coding]) -> Option<(Digest, Coding)> 
 /// continuation of the file itself.
 fn is_wanted(request: &Request, variant: &EntryRef) -> bool {
     request.header("range").is_none() || respond::file::names_version(request, variant)
+}
+
+/// The variant called `name`, with bytes that were read already and their offset. `None` if there is none; one that
+/// has been removed from the folder is forgotten.
+async fn find(
+    worker: &Worker,
+    store: &VariantStore,
+    original: Original<'_>,
+    name: Name,
+    disk: &mut DiskClient<'_>,
+) -> Option<Found> {
+    if !store.touch(name) {
+        return None;
+    }
+    let content_type = original.entry.fields.value("content-type");
+    let cache_key = name.cache_key(content_type.unwrap_or_default());
+    let kind = Kind::Coded(original.coding);
+    let path = Stored { name, kind }.file_name();
+    let path = path.as_bytes();
+    let found = resolve::variant(worker, store.root(), &cache_key, path, original, disk).await;
+    match found {
+        Ok(found @ Found::File(..)) => Some(found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            store.forget(name);
+            None
+        }
+        // The disk of the store may be busy or fail: the file is compressed on its way meanwhile.
+        _ => None,
+    }
 }

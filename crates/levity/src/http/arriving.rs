@@ -6,12 +6,12 @@ use std::time::Instant;
 use levity_net::{Peer, Timer};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::worker::Worker;
+use crate::loop_core::LoopCore;
 
 /// What a connection has from the time when it is accepted, beside its transport.
 pub struct Arriving {
-    /// The worker that serves it.
-    pub worker: Rc<Worker>,
+    /// The core of the loop that serves it.
+    pub core: Rc<LoopCore>,
     /// Its other end.
     pub peer: Peer,
     /// The time-out for its first request.
@@ -26,12 +26,12 @@ pub struct Arriving {
 
 impl Arriving {
     /// Registers an accepted connection with the worker.
-    pub fn new(worker: Rc<Worker>, peer: Peer, slot: OwnedSemaphorePermit) -> Self {
+    pub fn new(core: Rc<LoopCore>, peer: Peer, slot: OwnedSemaphorePermit) -> Self {
         let timer = Rc::new(Timer::default());
-        worker.stats.accepted.add(1);
+        core.stats.accepted.add(1);
         Self {
-            registration: Registration::new(worker.clone(), timer.clone()),
-            worker,
+            registration: Registration::new(core.clone(), timer.clone()),
+            core,
             peer,
             timer,
             accepted: Instant::now(),
@@ -47,15 +47,15 @@ impl Arriving {
 
 /// The place of a timer among those of its worker, until it is dropped.
 pub struct Registration {
-    worker: Rc<Worker>,
+    core: Rc<LoopCore>,
     number: usize,
 }
 
 impl Registration {
     /// Registers `timer`.
-    pub fn new(worker: Rc<Worker>, timer: Rc<Timer>) -> Self {
-        let number = worker.timers.insert(timer);
-        Self { worker, number }
+    pub fn new(core: Rc<LoopCore>, timer: Rc<Timer>) -> Self {
+        let number = core.timers.insert(timer);
+        Self { core, number }
     }
 
     /// A number that no other one of the worker has.
@@ -65,13 +65,13 @@ impl Registration {
 
     /// A number that no other one of the process has.
     pub fn number_in_process(&self) -> u64 {
-        (self.worker.stats.worker() as u64) << 32 | self.number as u64
+        (self.core.stats.worker() as u64) << 32 | self.number as u64
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.worker.timers.remove(self.number);
-        self.worker.work_ended.notify_one();
+        self.core.timers.remove(self.number);
+        self.core.work_ended.notify_one();
     }
 }

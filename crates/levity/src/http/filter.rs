@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::fields::Fields;
-use super::request::Request;
+use crate::message::fields::Fields;
+use crate::message::request::Request;
 use crate::shares::Held;
 use crate::shares::claim::Claims;
 

@@ -3,16 +3,13 @@
 //! Handlers use [`request`], [`request_body`] and [`response`]. Only the folder of a version uses the connection.
 
 pub mod arriving;
-pub mod client;
 pub mod error;
-pub mod fields;
 pub mod file_version;
 pub mod filter;
 pub mod gathered;
 pub mod h1;
 pub mod h2;
 pub mod held;
-pub mod request;
 pub mod request_body;
 pub mod response;
 pub mod send;

@@ -16,10 +16,10 @@ use levity_telemetry::stall;
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 
-use super::fields::Fields;
 use super::gathered::Gathered;
-use super::request::RequestError;
-use crate::failed_lookups::FailedLookups;
+use crate::files::missing_lookups::FailedLookups;
+use crate::message::fields::Fields;
+use crate::message::request::RequestError;
 use crate::shares::claim::{Claims, WAIT_MAX};
 
 /// The refusal of a body that is longer than its limit.

@@ -17,14 +17,14 @@ use levity_wire::byteranges::Byteranges;
 use levity_wire::http1::Trailers;
 use levity_wire::range::Part;
 
-use super::fields::Fields;
 use super::file_version::Version;
 use super::filter::BodyFilter;
 use super::held::Held;
-use crate::cache::EntryRef;
-use crate::disk_client::DiskClient;
-use crate::entry::Entry;
-use crate::pipes::PipeLease;
+use crate::files::cache::EntryRef;
+use crate::files::disk_client::DiskClient;
+use crate::files::entry::Entry;
+use crate::loop_core::pipes::PipeLease;
+use crate::message::fields::Fields;
 
 /// The content of a response.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use levity_config::MailboxProtocol;
 use levity_mailbox::{Budget, Mode, Name, Settings};
 use strum::{IntoStaticStr, VariantArray};
 
-use crate::client_prefix::ClientPrefix;
+use crate::message::client_prefix::ClientPrefix;
 use crate::rate_limit::table::{Key, Table};
 
 /// Memory for the counts of receivers and publishes, in bytes; used as far as there are any.

@@ -18,7 +18,6 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 
 use super::local::{LocalParts, OwnParts};
-use crate::route::ServiceParts;
 
 /// The mailboxes of a process before its event loops run.
 pub struct Started {
@@ -73,13 +72,12 @@ fn loops(
     loops.collect()
 }
 
-/// Starts the store that `of` names, for `workers` event loops. May block.
+/// Starts the store that `of` names, for `workers` event loops, with memory from `budget`. May block.
 ///
 /// # Errors
 /// When it cannot be used.
-pub fn start(of: &MailboxStore, workers: usize, parts: &ServiceParts) -> io::Result<Started> {
+pub fn start(of: &MailboxStore, workers: usize, budget: Arc<Budget>) -> io::Result<Started> {
     let store = of.kind.label();
-    let budget = parts.mailboxes.budget.clone();
     match of.kind {
         StoreKind::Memory => Ok(in_memory(workers)),
         StoreKind::Redis => {

@@ -11,7 +11,7 @@ use levity_config::RATE_LIMITS_MAX;
 
 use super::limit::{RateLimit, Slowed};
 use super::table::Key;
-use crate::http::client::Client;
+use crate::message::client::Client;
 
 /// What a request has taken from the limits of a location, and of those that it was rewritten at. Concurrent requests are counted
 /// until it is dropped. Small, because it is a part of every request.

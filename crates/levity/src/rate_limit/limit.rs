@@ -12,7 +12,7 @@ use levity_telemetry::stats::LimitFigure;
 
 use super::sharded_count::ShardedCount;
 use super::table::{Key, Table, Time};
-use crate::client_prefix::ClientPrefix;
+use crate::message::client_prefix::ClientPrefix;
 
 /// The minimum time between two lines of the log about a limit.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);

@@ -17,7 +17,7 @@ use levity_wire::archive::{Member, tar};
 
 use super::generated::{Generated, Output, PIECE_BYTES, Unreadable};
 use super::listing::TURN_WORK;
-use crate::disk_client::DetachedDisk;
+use crate::files::disk_client::DetachedDisk;
 use crate::http::error::status_of;
 use crate::http::file_version::{Verdict, Version};
 use crate::http::response::{Body, Response, StreamError};
@@ -274,7 +274,7 @@ impl Writer {
         match written {
             Ok(()) => {}
             Err((error, path)) => {
-                return Err(Unreadable::boxed(error, &path, self.archive.disk.worker()));
+                return Err(Unreadable::boxed(error, &path, self.archive.disk.core()));
             }
         }
         for part in self.encoder.finish() {

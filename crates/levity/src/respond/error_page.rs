@@ -3,8 +3,8 @@
 use levity_wire::accept;
 use levity_wire::http1::reason;
 
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
+use crate::message::request::Request;
 
 /// The media types of the page, the text first: it is for clients that accept anything.
 const TYPES: &[&str] = &[

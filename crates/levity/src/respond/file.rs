@@ -9,14 +9,14 @@ use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Part, Range};
 
-use crate::cache::EntryRef;
-use crate::entry::{Content, Entry, VARY};
-use crate::found::object::ServableFile;
+use crate::files::cache::EntryRef;
+use crate::files::entry::{Content, Entry, VARY};
 use crate::http::error::error;
-use crate::http::fields::{CONTENT_HEADERS, Fields};
 use crate::http::file_version::Version;
-use crate::http::request::Request;
 use crate::http::response::{Body, FileBody, Multipart, PartSource, Response};
+use crate::message::fields::{CONTENT_HEADERS, Fields};
+use crate::message::request::Request;
+use crate::resolve::servable::object::ServableFile;
 
 /// The response of `file` to `request`.
 pub fn file(request: &Request, file: ServableFile) -> Response {

@@ -16,7 +16,7 @@ use tokio::task;
 
 use crate::http::error::from_io;
 use crate::http::response::{BodyStream, Piece, PieceLimits, Response, SourceFailure, StreamError};
-use crate::worker::Worker;
+use crate::loop_core::LoopCore;
 
 /// The size from which on written bytes are passed on, in bytes. It bounds the time of one turn of the writer, and the
 /// memory per client.
@@ -174,16 +174,16 @@ impl BodyStream for Generated {
 pub struct Unreadable {
     error: io::Error,
     path: Vec<u8>,
-    worker: Rc<Worker>,
+    core: Rc<LoopCore>,
 }
 
 impl Unreadable {
     /// The response for `path` failed with `error`.
-    pub fn boxed(error: io::Error, path: &[u8], worker: &Rc<Worker>) -> StreamError {
+    pub fn boxed(error: io::Error, path: &[u8], core: &Rc<LoopCore>) -> StreamError {
         Box::new(Self {
             error,
             path: path.to_vec(),
-            worker: worker.clone(),
+            core: core.clone(),
         })
     }
 }
@@ -206,7 +206,7 @@ impl SourceFailure for Unreadable {
     fn report(&self, _: bool, _: &mut Trace) {
         let path = String::from_utf8_lossy(&self.path);
         let error = &self.error;
-        self.worker
+        self.core
             .disk_failed(error, || format!("cannot read {path}: {error}"));
     }
 }

@@ -3,8 +3,8 @@
 
 use levity_wire::http1::{Method, reason};
 
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
+use crate::message::request::Request;
 
 const MEDIA_TYPE: &[u8] = b"application/grpc";
 
@@ -60,9 +60,9 @@ fn is_call(request: &Request) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::reported;
     use crate::http::error::error;
     use crate::upstream::failure::Failure;
-    use crate::upstream::reported;
     use levity_wire::http1::Limits;
     use std::io;
 

@@ -39,7 +39,7 @@ impl Client {
     }
 
     async fn over(rig: &Rig, builder: &Builder, ours: Transport, served: Transport) -> Self {
-        let slot = rig.worker.slots.clone().try_acquire_owned();
+        let slot = rig.worker.core.slots.clone().try_acquire_owned();
         let front = serve_unaccepted(&rig.worker, served, Peer::new(None), slot.expect("a slot"));
         let serving = task::spawn_local(front);
         let connected = builder.handshake(AsyncTransport(ours)).await;

@@ -14,7 +14,7 @@ impl Service {
         input: RouteInput<'_>,
         explanation: &Explanation,
     ) {
-        let Some(site) = self.site_of(host) else {
+        let Some(site) = self.hosts.site_of(host) else {
             let host = String::from_utf8_lossy(host);
             let mut text =
                 format!("none: no site is called `{host}`, and none is for all other names");

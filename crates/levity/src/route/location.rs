@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -16,23 +15,21 @@ use levity_disk::{ReadOptions, Spool};
 use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 use levity_wire::path;
-use tokio::sync::Semaphore;
 
 use super::fingerprint::{Asked, Fingerprint};
-use crate::codings;
 use crate::credentials::Users;
-use crate::digest_store::store::DigestStore;
+use crate::files::codings;
+use crate::files::root::LiveRoot;
+use crate::files::scripts::{self, Scripts};
 use crate::filter::compress::Compress;
 use crate::http::filter::Filters;
 use crate::mailboxes::set::MailboxSet;
 use crate::rate_limit::limit::RateLimit;
-use crate::root::{LiveRoot, SendfileRoot};
-use crate::scripts::{self, Scripts};
-use crate::upload_store::related::RelatedUploads;
-use crate::upload_store::store::UploadStore;
-use crate::upstream::Upstream;
-use crate::upstream::sendfile::store::PreloadStore;
-use crate::variant_store::store::VariantStore;
+use crate::stores::digests::store::DigestStore;
+use crate::stores::uploads::related::RelatedUploads;
+use crate::stores::uploads::store::UploadStore;
+use crate::stores::variants::store::VariantStore;
+use crate::upstream::proxy::Proxy;
 
 /// The part of a site that handles a request.
 pub struct Location {
@@ -41,7 +38,7 @@ pub struct Location {
     /// The number of its site.
     pub site: usize,
     /// Its position among the locations of the site: that of its route, and behind them that of the site itself.
-    pub(super) position: usize,
+    pub position: usize,
     /// The path of its route; empty for that of a site itself.
     pub route: String,
     /// The number of its access log, in [`Service::logs`](super::Service::logs); `None` if it is off.
@@ -65,13 +62,13 @@ pub struct Location {
     /// Whether requests are answered before the handshake of their connection is complete.
     pub early_data: bool,
     /// The codings in which files with names of this location may lie beside themselves.
-    pub(super) forms: Vec<Coding>,
+    pub forms: Vec<Coding>,
     /// Its rules.
-    pub(super) fingerprint: Fingerprint,
+    pub fingerprint: Fingerprint,
     /// When the site has to be asked whether a name that was found has the same rules.
-    pub(super) asked: Asked,
+    pub asked: Asked,
     /// A refusal of an ambiguous path has been logged.
-    pub(super) has_logged_ambiguous: AtomicBool,
+    pub has_logged_ambiguous: AtomicBool,
 }
 
 impl Location {
@@ -162,7 +159,7 @@ pub struct ErrorPages {
     /// Errors of an upstream that are replaced.
     pub replaced: Vec<Statuses>,
     /// The failure to send a page has been logged.
-    pub(super) has_logged: AtomicBool,
+    pub has_logged: AtomicBool,
 }
 
 impl ErrorPages {
@@ -395,85 +392,6 @@ impl MailboxEndpoint {
     }
 }
 
-/// How event streams of an application are kept for clients that come back.
-pub struct Resume {
-    /// As configured.
-    pub of: levity_config::Resume,
-    /// The boxes that the streams are kept in.
-    pub set: Arc<MailboxSet>,
-    /// The rights to keep further streams.
-    pub permits: Arc<Semaphore>,
-}
-
-impl Resume {
-    /// The name of the set, which none of the configuration can have.
-    pub const SET: &'static str = "~resume";
-}
-
-/// How a location proxies requests.
-#[derive(Clone)]
-pub struct Proxy {
-    /// The upstream.
-    pub upstream: Arc<Upstream>,
-    /// Files beneath the root go before it.
-    pub files_first: bool,
-    /// The prefix that is stripped from the path, with its leading slash.
-    pub strip_prefix: Vec<u8>,
-    /// Forwards paths that an application may read as paths of another location.
-    pub passes_ambiguous: bool,
-    /// The root of the location's files; `None` when it has none.
-    pub document_root: Option<Arc<LiveRoot>>,
-    /// The path of that root for the application, if it has another one there.
-    pub script_root: Option<String>,
-    /// Variables for applications that get a request as such, in place of those of the same name.
-    pub params: Vec<(String, String)>,
-    /// The maximum size of a request body in bytes.
-    pub body_bytes_max: u64,
-    /// The header with the id of the request, in lower case, if it is sent.
-    pub request_id: Option<String>,
-    /// Request headers to set, add and remove.
-    pub request_headers: levity_config::Headers,
-    /// Rewriting of Location and Set-Cookie.
-    pub rewrite: levity_config::Rewrite,
-    /// Folders whose files the application may delegate.
-    pub sendfile_roots: Vec<SendfileRoot>,
-    /// Folders whose files the application may delegate to be sent and removed.
-    pub temporary_roots: Vec<SendfileRoot>,
-    /// The store of content that the application preloads; `None` without `temporary_roots`.
-    pub preloads: Option<Arc<PreloadStore>>,
-    /// Upstreams that the application may delegate a request to.
-    pub reproxy: Vec<Arc<Proxy>>,
-    /// The mailboxes that headers of its responses refer to; `None` if they have no effect.
-    pub mailboxes: Option<Arc<MailboxSet>>,
-    /// How its event streams are kept for clients that come back.
-    pub resume: Option<Arc<Resume>>,
-}
-
-impl Proxy {
-    /// The Host for the application, if the route sets it.
-    pub fn host_set(&self) -> Option<&[u8]> {
-        let mut set = self.request_headers.set.iter();
-        let (_, host) = set.find(|(name, _)| name.eq_ignore_ascii_case("host"))?;
-        Some(host.as_bytes())
-    }
-
-    /// The folder of the location's files as the application knows it; empty when there is none.
-    pub fn document_root(&self) -> Vec<u8> {
-        if let Some(path) = &self.script_root {
-            return path.as_bytes().to_vec();
-        }
-        let root = self.document_root.as_ref().map(|root| root.last());
-        root.map_or_else(Vec::new, |root| root.path().as_os_str().as_bytes().to_vec())
-    }
-
-    /// The scripts in `files` that this upstream runs, if any.
-    pub fn scripts<'a>(&self, files: &'a Files) -> Option<&'a Scripts> {
-        let runs_scripts = self.upstream.settings.protocol.is_cgi();
-        let scripts = files.scripts.as_ref().filter(|_| runs_scripts);
-        scripts.filter(|scripts| scripts.are_run)
-    }
-}
-
 /// The files of a location.
 pub struct Files {
     /// The directory that is served.
@@ -525,6 +443,13 @@ pub struct FileVariants {
 }
 
 impl Files {
+    /// The scripts that the upstream of `proxy` runs, if any.
+    pub fn scripts_of(&self, proxy: &Proxy) -> Option<&Scripts> {
+        let runs_scripts = proxy.upstream.settings.protocol.is_cgi();
+        let scripts = self.scripts.as_ref().filter(|_| runs_scripts);
+        scripts.filter(|scripts| scripts.are_run)
+    }
+
     /// The path relative to the root.
     pub fn beneath<'a>(&'a self, path: &'a [u8]) -> &'a [u8] {
         let path = path::beneath(path, &self.strip_prefix).unwrap_or(path);

@@ -4,8 +4,8 @@ use levity_config::address::Address;
 use levity_config::{Matcher, Network, When};
 use levity_wire::mime;
 
-use crate::http::client::Client;
-use crate::http::request::Request;
+use crate::message::client::Client;
+use crate::message::request::Request;
 
 /// What routes look at.
 #[derive(Clone, Copy)]

@@ -11,9 +11,9 @@ use levity_config::ArchiveForm;
 use super::fingerprint::{Asked, Sought};
 use super::location::{Files, Location};
 use super::{OwnedInput, Route, RouteInput, Service};
-use crate::codings;
 use crate::explanation::{Explanation, Topic};
-use crate::proof::Proof;
+use crate::files::codings;
+use crate::files::proof::Proof;
 
 /// The rules of the location that a request has got to, to compare with those of names that it finds.
 #[derive(Clone, Copy)]

@@ -23,10 +23,11 @@ use crate::http::error::error;
 use crate::http::h2::conn::Conn;
 use crate::http::h2::stream::Stream;
 use crate::http::h2::streams::{Begun, Streams};
-use crate::http::request::Request;
 use crate::http::request_body::ends_upload;
 use crate::http::send::parked::Parked;
 use crate::http::send::{self, Sent};
+use crate::loop_core::LoopCore;
+use crate::message::request::Request;
 use crate::worker::Worker;
 
 /// The maximum of requests that begin in a poll. They take about half a millisecond.
@@ -68,7 +69,8 @@ impl Future for Outliving {
 }
 
 /// A connection with its exchanges.
-struct Serving<F, B> {
+struct Serving<'w, F, B> {
+    worker: &'w Worker,
     conn: Rc<Conn>,
     streams: Streams,
     /// Makes the future of an exchange.
@@ -77,13 +79,14 @@ struct Serving<F, B> {
     outliving: FuturesUnordered<Outliving>,
 }
 
-/// Serves the connection until either side ends it.
-pub async fn serve(conn: Rc<Conn>) -> End {
-    let worker = conn.worker().clone();
+/// Serves the connection of `worker` until either side ends it.
+pub async fn serve(worker: &Rc<Worker>, conn: Rc<Conn>) -> End {
+    let core = &worker.core;
     let mut serving = Serving {
         streams: Streams::new(conn.clone()),
         conn,
-        begin: |begun| worker.exchange_memory.pin(|| answer(begun)),
+        worker,
+        begin: |begun| core.exchange_memory.pin(|| answer(worker, begun)),
         running: FuturesUnordered::new(),
         outliving: FuturesUnordered::new(),
     };
@@ -95,7 +98,7 @@ pub async fn serve(conn: Rc<Conn>) -> End {
         poll_fn(|context| serving.conn.poll_finish(context)).await;
         serving.conn.begin_linger();
         poll_fn(|context| {
-            let mut buffer = worker.frames_in.borrow_mut();
+            let mut buffer = core.frames_in.borrow_mut();
             serving.conn.poll_linger(context, &mut buffer)
         })
         .await;
@@ -103,7 +106,7 @@ pub async fn serve(conn: Rc<Conn>) -> End {
     end
 }
 
-impl<F, B> Serving<F, B>
+impl<F, B> Serving<'_, F, B>
 where
     F: Future<Output = Answered> + Unpin,
     B: Fn(Begun) -> F,
@@ -170,8 +173,8 @@ where
 
     /// Reads from the client and handles its frames. Returns how the connection ends, if it does.
     fn poll_input(&mut self, context: &mut Context<'_>, requests: &mut usize) -> Poll<Option<End>> {
-        let worker = self.conn.worker().clone();
-        let mut buffer = worker.frames_in.borrow_mut();
+        let core = self.conn.core().clone();
+        let mut buffer = core.frames_in.borrow_mut();
         let mut input = match ready!(self.conn.poll_read(context, &mut buffer)) {
             Ok(0) if self.running.is_empty() && self.outliving.is_empty() => {
                 return Poll::Ready(Some(End::Complete));
@@ -202,10 +205,10 @@ where
                     }
                     if self.streams.is_full() {
                         if let Err(failure) = self.conn.refuse(stream) {
-                            return Poll::Ready(Some(failed(&worker, &failure)));
+                            return Poll::Ready(Some(failed(&core, &failure)));
                         }
                     } else {
-                        self.request(&worker, &event);
+                        self.request(&core, &event);
                     }
                 }
                 Ok(Some(Event::Malformed { stream })) => self.malformed(stream),
@@ -219,7 +222,7 @@ where
                     self.streams.deliver(&event);
                 }
                 Ok(None) => return Poll::Ready(None),
-                Err(failure) => return Poll::Ready(Some(failed(&worker, &failure))),
+                Err(failure) => return Poll::Ready(Some(failed(&core, &failure))),
             }
         }
         self.conn.put_back(input);
@@ -227,9 +230,9 @@ where
     }
 
     /// Begins the exchange of a request, and ends it if it need not wait.
-    fn request(&mut self, worker: &Worker, event: &Event<'_>) {
+    fn request(&mut self, core: &LoopCore, event: &Event<'_>) {
         self.streams.follow_window();
-        let parsed = self.conn.with_head(|head| parse(worker, head));
+        let parsed = self.conn.with_head(|head| parse(core, head));
         let begun = self.streams.begin(event, parsed);
         let mut exchange = (self.begin)(begun);
         // There is no task to wake yet: an exchange that waits is polled again.
@@ -242,7 +245,12 @@ where
     /// Counts and logs a malformed request like one of HTTP/1, which would get a response.
     fn malformed(&self, stream: StreamId) {
         let stream = self.streams.without_exchange(stream);
-        exchange::record_refused(&stream, stall::poll_start(), &Sent::reset(400));
+        exchange::record_refused(
+            &self.worker.service(),
+            &stream,
+            stall::poll_start(),
+            &Sent::reset(400),
+        );
     }
 
     fn answered(&mut self, answered: Answered) {
@@ -269,8 +277,8 @@ where
 }
 
 /// Counts a fault of the client, which ends the connection.
-fn failed(worker: &Worker, failure: &Failure) -> End {
-    worker.stats.http2_failed(counted(failure.code));
+fn failed(core: &LoopCore, failure: &Failure) -> End {
+    core.stats.http2_failed(counted(failure.code));
     End::Error
 }
 
@@ -291,10 +299,9 @@ fn counted(code: ErrorCode) -> Http2Failure {
 }
 
 /// Parses a header section.
-fn parse(worker: &Worker, head: &[u8]) -> Result<Box<Request>, Reject> {
-    let mut request = worker.take_request();
-    let service = worker.service();
-    if !http1::parse_request(head, &mut request.head, &service.wire_limits)? {
+fn parse(core: &LoopCore, head: &[u8]) -> Result<Box<Request>, Reject> {
+    let mut request = core.take_request();
+    if !http1::parse_request(head, &mut request.head, &core.config().wire_limits)? {
         let reason = "the header section is cut off";
         return Err(Reject {
             status: 400,
@@ -305,7 +312,7 @@ fn parse(worker: &Worker, head: &[u8]) -> Result<Box<Request>, Reject> {
     Ok(request)
 }
 
-async fn answer(begun: Begun) -> Answered {
+async fn answer(worker: &Rc<Worker>, begun: Begun) -> Answered {
     let Begun {
         stream,
         request,
@@ -313,8 +320,8 @@ async fn answer(begun: Begun) -> Answered {
     } = begun;
     match request {
         Ok(mut request) => {
-            let mut exchanged = exchange::exchange(&stream, &mut request, arrival).await;
-            send::ResponseSink::worker(&*stream).return_request(request);
+            let mut exchanged = exchange::exchange(worker, &stream, &mut request, arrival).await;
+            worker.core.return_request(request);
             Answered {
                 ends_upload: exchanged.end == End::Complete && ends_upload(exchanged.status),
                 ended: exchanged.ended,
@@ -327,7 +334,7 @@ async fn answer(begun: Begun) -> Answered {
             Box::pin(async move {
                 let response = error(reject.status, reject.reason);
                 let sent = send::refuse(&*stream, response).await;
-                exchange::record_refused(&*stream, arrival.first_byte, &sent);
+                exchange::record_refused(&worker.service(), &*stream, arrival.first_byte, &sent);
                 Answered {
                     stream,
                     ends_upload: sent.end == End::Complete,

@@ -12,7 +12,7 @@ use super::common::{Common, CommonHold};
 use super::holder::Holder;
 use super::stakes::{Exchange, STALLED_AFTER, Stakes};
 use super::{Portion, Resource, Shortage};
-use crate::http::client::Client;
+use crate::message::client::Client;
 
 /// How long an exchange waits for a resource: longer than it takes others to be stalled.
 pub const WAIT_MAX: Duration = STALLED_AFTER.saturating_add(Duration::from_secs(1));

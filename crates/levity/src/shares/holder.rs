@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::client_prefix::ClientPrefix;
-use crate::http::client::Client;
+use crate::message::client::Client;
+use crate::message::client_prefix::ClientPrefix;
 
 /// A client as far as shares are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -11,7 +11,7 @@ use super::common::Common;
 use super::holder::Holder;
 use super::stakes::{Exchange, STALLED_AFTER, Stakes};
 use super::*;
-use crate::client_prefix::ClientPrefix;
+use crate::message::client_prefix::ClientPrefix;
 
 const FILES: usize = 100;
 

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time;
 
-use crate::event_loop::Message;
+use crate::serve::event_loop::Message;
 use levity_telemetry::escape::escaped;
 use levity_telemetry::popular::{FileCount, SketchCounts, Snapshot, merge};
 

@@ -6,6 +6,7 @@
 mod certificates;
 mod compute;
 mod files;
+pub mod heartbeat;
 mod history;
 mod limits;
 mod mailboxes;
@@ -22,8 +23,8 @@ use serde_json::{Map, Value, json};
 use strum::VariantArray as _;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::event_loop::Message;
-use crate::heartbeat::Heartbeat;
+use crate::serve::event_loop::Message;
+use crate::status::heartbeat::Heartbeat;
 use crate::tls::sites::TlsSites;
 use crate::upstream::Upstream;
 use levity_config::Hidden;

@@ -16,7 +16,7 @@ use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 use rustix::fs::{Access, access};
 
-use crate::codings::suffix;
+use crate::files::codings::suffix;
 
 /// Why a folder has to be named.
 const NO_FOLDER: &str = "there is no folder for certificates and their keys: this user has no home; set `STATE_DIRECTORY` or `HOME` to an \

@@ -18,7 +18,7 @@ use levity_telemetry::stats::HandshakeResult;
 use levity_tls::{Identity, Policy, Server, ServerConfig};
 
 use super::sites::TlsSites;
-use crate::worker::Worker;
+use crate::loop_core::LoopCore;
 
 /// The estimated time to sign with RSA of 2048 bits, or to verify a chain of certificates.
 const COMPUTE_COST: Duration = Duration::from_millis(1);
@@ -41,8 +41,8 @@ pub enum Failed {
 
 /// A client that is about to make a handshake.
 pub struct Arriving<'c> {
-    /// The worker that serves it.
-    pub worker: &'c Worker,
+    /// The core of the loop that serves it.
+    pub core: &'c LoopCore,
     /// Limits the time. It is set.
     pub timer: &'c Timer,
     /// A number that no other connection of the worker has.
@@ -69,7 +69,7 @@ impl Arriving<'_> {
             shaken = shaking => shaken,
             () = expired(self.timer) => Err(HandshakeError::Gone(io::ErrorKind::TimedOut.into())),
         };
-        let stats = &self.worker.stats;
+        let stats = &self.core.stats;
         match shaken {
             Ok(shaken) => {
                 let result = match shaken.client.is_resumed {
@@ -100,8 +100,8 @@ impl Arriving<'_> {
     }
 
     fn report(&self, reason: &dyn Display) {
-        self.worker.stats.handshake(HandshakeResult::Failed);
-        let reports = &self.worker.handshake_reports;
+        self.core.stats.handshake(HandshakeResult::Failed);
+        let reports = &self.core.handshake_reports;
         reports.failed(self.ip, reason, Instant::now());
     }
 }
@@ -121,10 +121,10 @@ async fn shake(
     bytes: Vec<u8>,
     asked: &OnceCell<String>,
 ) -> Result<Shaken, HandshakeError> {
-    let (worker, stream) = (arriving.worker, arriving.stream);
+    let (core, stream) = (arriving.core, arriving.stream);
     let hello = Hello::read(transport, bytes).await?;
     // It is not idle any more.
-    let header_timeout = worker.service().config.limits.header_timeout;
+    let header_timeout = core.config().config.limits.header_timeout;
     arriving.timer.set(Instant::now() + header_timeout);
     if let Some(config) = challenge(sites, &hello) {
         return prove(hello, config).await;
@@ -136,7 +136,7 @@ async fn shake(
     let is_slow = policy.is_slow(&hello.client_hello());
     let (unanswered, job) = hello.answer(policy.config.clone());
     let answer = match is_slow {
-        true => answer_in_pool(worker, stream, job).await?,
+        true => answer_in_pool(core, stream, job).await?,
         false => job.run(),
     };
     let handshake = unanswered.with(answer)?;
@@ -144,7 +144,7 @@ async fn shake(
     let computes = policy.client_auth.is_some() || is_slow && handshake.is_retried();
     let stream = match computes {
         true => {
-            let in_pool = async |job| process_in_pool(worker, stream, job).await;
+            let in_pool = async |job| process_in_pool(core, stream, job).await;
             handshake.finish(in_pool).await?
         }
         false => {
@@ -197,19 +197,19 @@ fn name(hello: &Hello) -> Option<String> {
 }
 
 async fn answer_in_pool(
-    worker: &Worker,
+    core: &LoopCore,
     stream: u64,
     job: AnswerJob,
 ) -> Result<Answer, HandshakeError> {
-    let computed = worker
+    let computed = core
         .compute
         .run(Class::Response, stream, COMPUTE_COST, move || job.run());
     let failed = |_| HandshakeError::Gone(io::Error::other("the computation has failed"));
     Ok(computed.await.map_err(failed)?.value)
 }
 
-async fn process_in_pool(worker: &Worker, stream: u64, job: ProcessJob) -> Option<Processed> {
-    let computed = worker
+async fn process_in_pool(core: &LoopCore, stream: u64, job: ProcessJob) -> Option<Processed> {
+    let computed = core
         .compute
         .run(Class::Response, stream, COMPUTE_COST, move || job.run());
     Some(computed.await.ok()?.value)

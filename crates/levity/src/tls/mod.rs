@@ -6,10 +6,7 @@ mod changes;
 pub mod folder;
 pub mod handshake;
 pub mod offline;
-mod reports;
 pub mod sites;
 mod source;
 pub mod stamp;
 pub mod staple;
-
-pub use self::reports::Reports;

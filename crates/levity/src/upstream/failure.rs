@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use super::backend::Backend;
 use super::tls;
-use crate::http::request::{ABSENT, Request, RequestError};
 use crate::http::request_body::NO_ROOM;
+use crate::message::request::{ABSENT, Request, RequestError};
 use levity_telemetry::access_log::End;
 use levity_telemetry::trace::Side;
 

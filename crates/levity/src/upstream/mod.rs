@@ -8,28 +8,15 @@ pub mod codec;
 mod connect;
 pub mod connection;
 pub mod describe;
-mod drain;
 pub mod failure;
-pub mod failure_reports;
-pub mod for_mailboxes;
-pub mod gateway;
 mod grip_sig;
-mod heartbeat;
 mod http2;
 pub mod names;
 mod own_connection;
 pub mod pool;
-pub mod reported;
-pub mod response;
-pub mod rewrite;
-pub mod sendfile;
-pub mod spooled;
-mod stderr;
+pub mod proxy;
 pub mod sticky;
-pub mod subrequest;
 pub mod tls;
-pub mod tunnel;
-pub mod upload;
 pub mod upstream_request;
 
 use std::fmt;
@@ -41,7 +28,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use levity_wire::http1;
 
-use crate::limit::Limit;
+use crate::loop_core::limit::Limit;
 use backend::Backend;
 use levity_config::address::Address;
 use levity_config::upstream::At;
@@ -293,7 +280,7 @@ impl Upstream {
 }
 
 /// Whether `address` has this port and this host, which is an IP address, or `localhost` for one of a loopback interface.
-fn is_address_of(address: &Address, host: &str, port: u16) -> bool {
+pub fn is_address_of(address: &Address, host: &str, port: u16) -> bool {
     let Address::Tcp(address) = address else {
         return false;
     };

@@ -10,10 +10,10 @@ use levity_wire::{Reject, grip, mailbox_header, path, sendfile_header};
 
 use super::grip_sig::grip_sig;
 use crate::credentials::{Identity, NOBODY};
-use crate::found::object::RunnableScript;
-use crate::http::client::Client;
-use crate::http::request::Request;
-use crate::route::Proxy;
+use crate::files::scripts::Script;
+use crate::message::client::Client;
+use crate::message::request::Request;
+use crate::upstream::proxy::Proxy;
 use levity_config::Secret;
 use levity_config::upstream::{Forwarded, Protocol};
 
@@ -52,7 +52,7 @@ pub struct UpstreamRequest<'a> {
     /// The length of its body.
     pub length: Length,
     /// The script that handles it, for applications that run scripts.
-    pub script: Option<&'a RunnableScript>,
+    pub script: Option<&'a Script>,
     /// What the gates know of the sender.
     pub identity: &'a Identity,
     /// The address that the sender connected to, for applications that get it as a variable. Boxed: few get it.

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::folder::Folder;
 use super::temporary::Temporary;
 use super::walk::Original;
-use crate::codings::suffix;
+use crate::files::codings::suffix;
 use crate::filter::compress::{Encoder, Settings};
 
 /// The least that a variant must save, in percent of the file.

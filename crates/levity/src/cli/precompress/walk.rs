@@ -124,7 +124,7 @@ mod tests {
     use levity_wire::encoding::Coding;
 
     use super::*;
-    use crate::codings::suffix;
+    use crate::files::codings::suffix;
 
     fn walk(path: &Path) -> (Vec<String>, Vec<String>) {
         let (mut files, mut errors) = (Vec::new(), Vec::new());

@@ -13,11 +13,11 @@ use levity_wire::encoding::{Accepted, Coding};
 
 pub use self::encoder::{Encoder, Settings};
 use super::directives::{elements, forbids_transform};
-use crate::compute::Compute;
-use crate::entry::{Entry, VARY};
-use crate::http::fields::Fields;
+use crate::files::entry::{Entry, VARY};
 use crate::http::filter::{BodyFilter, Filter, FilterError, FilteredHead, JOB_BYTES};
-use crate::http::request::Request;
+use crate::loop_core::compute::Compute;
+use crate::message::fields::Fields;
+use crate::message::request::Request;
 use crate::shares::claim::Claims;
 use crate::shares::{Held, Portion, Resource};
 

@@ -15,13 +15,13 @@ use levity_compute::Class;
 use levity_wire::basic_auth::{self, Credentials};
 
 use super::super::{Handling, Outcome};
-use crate::client_prefix::ClientPrefix;
 use crate::credentials::Guess;
 use crate::credentials::guesses::{Admission, Check, Guesses, Refusal};
 use crate::credentials::verdicts::Pending;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::client_prefix::ClientPrefix;
+use crate::message::request::Request;
 use crate::route::BasicAuth;
 use crate::worker::Worker;
 
@@ -127,7 +127,7 @@ impl<'a> Handling<'a> {
         let guesses = self.service.guesses.clone();
         let verify = verify(worker.clone(), gate.clone(), given.clone(), guess, guesses);
         // Not a part of the request: a client that leaves at once would not be charged for its guess.
-        worker.spawn_background(verify);
+        worker.core.spawn_background(verify);
         Ok(pending)
     }
 }
@@ -145,6 +145,7 @@ async fn verify(
     let memory = guesses.clone();
     let verify = move || memory.with_memory(|memory| gate.users.verify(&given, memory));
     let computed = worker
+        .core
         .compute
         .run(Class::Response, stream, cost, verify)
         .await;

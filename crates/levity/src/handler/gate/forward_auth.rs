@@ -8,14 +8,15 @@ use levity_telemetry::trace::Trace;
 use levity_wire::path;
 
 use super::super::{Handling, Outcome};
-use crate::found::MovedScript;
-use crate::http::client::Client;
+use crate::gateway::{Answered, Gateway};
 use crate::http::error::error;
-use crate::http::fields::{self, Fields};
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
-use crate::route::{ForwardAuth, Proxy};
-use crate::upstream::gateway::{Answered, Gateway};
+use crate::message::client::Client;
+use crate::message::fields::{self, Fields};
+use crate::message::request::Request;
+use crate::resolve::servable::MovedScript;
+use crate::route::ForwardAuth;
+use crate::upstream::proxy::Proxy;
 
 /// Headers of the client's request that are about its body, its content or its connection, and those that this gate
 /// sets.

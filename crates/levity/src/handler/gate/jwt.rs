@@ -13,8 +13,8 @@ use sha2::Sha256;
 
 use super::super::{Handling, Outcome};
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::request::Request;
 
 /// The maximum of keys that are tried for a token that names none.
 const TRIES_MAX: usize = 4;
@@ -54,7 +54,7 @@ impl<'a> Handling<'a> {
 
     /// The present time in seconds since 1970.
     pub(in super::super) fn now_s(&self) -> f64 {
-        let now = self.worker.wall_time(Instant::now());
+        let now = self.worker.core.clock.wall_time(Instant::now());
         let since = now.duration_since(UNIX_EPOCH);
         since.map_or(0.0, |since| since.as_secs_f64())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::{Handling, Outcome};
 use crate::http::error::error;
-use crate::http::request::Request;
+use crate::message::request::Request;
 use crate::rate_limit::limit::RateLimit;
 
 impl<'a> Handling<'a> {

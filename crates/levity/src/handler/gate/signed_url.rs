@@ -12,9 +12,9 @@ use sha2::Sha256;
 
 use super::super::{Handling, Outcome};
 use crate::credentials::password::are_equal;
-use crate::http::client::Client;
 use crate::http::error::error;
-use crate::http::request::Request;
+use crate::message::client::Client;
+use crate::message::request::Request;
 
 /// Both with and without padding, as nginx reads it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -32,7 +32,7 @@ impl<'a> Handling<'a> {
             query,
             client: client_text(self.client),
         };
-        let now = self.worker.wall_time(Instant::now());
+        let now = self.worker.core.clock.wall_time(Instant::now());
         match signed.check(gate, now) {
             Ok(()) => Outcome::Next,
             Err(Refused::Wrong) => {

@@ -16,8 +16,8 @@ use tokio::task;
 
 use super::forms::Form;
 use super::grip_item::content;
+use crate::loop_core::LoopCore;
 use crate::shares::Resource;
-use crate::worker::Worker;
 
 /// Messages with less content in bytes are sent as they are: a job takes longer than what it would save.
 const CONTENT_BYTES_MIN: usize = 256;
@@ -40,16 +40,16 @@ const FLUSHED: [u8; 4] = [0, 0, 0xff, 0xff];
 /// The compressed frame of a message for all receivers of the event loop, which the first of them starts. `None` for one
 /// that is sent as it is, also if there is no memory for the frame.
 pub fn making(
-    worker: &Rc<Worker>,
+    core: &Rc<LoopCore>,
     budget: &Arc<Budget>,
     stream: u64,
     form: Form,
     entry: &Rc<Entry>,
 ) -> Option<Rc<Making>> {
     let bytes = content(&entry.message, false).1.len();
-    let compute = &worker.compute;
+    let compute = &core.compute;
     // As many encoders as threads exist at a time, so none of the memory is taken.
-    let may_encode = ENCODER_BYTES <= worker.stakes.shares().max(Resource::Encoders);
+    let may_encode = ENCODER_BYTES <= core.stakes.shares().max(Resource::Encoders);
     if bytes < CONTENT_BYTES_MIN || !may_encode {
         return None;
     }

@@ -10,7 +10,7 @@ use levity_wire::{mime, sse};
 use serde_json::{Value, json};
 
 use super::grip_item::content;
-use super::stay::{Ending, TURN_BYTES_MAX};
+use crate::handler::mailbox::receiver_clock::{Ending, TURN_BYTES_MAX};
 
 /// A form in which messages are sent one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,10 +15,10 @@ use super::grip_item::{self, Filtering, ResponseHead};
 use super::in_band::{begin, start_of};
 use super::mark_when_sent::MarkWhenSent;
 use super::receiver::Hold;
-use crate::http::fields::lines;
+use crate::gateway::for_mailboxes::ForMailboxes;
 use crate::http::response::{Body, OwnedBytes, Response};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
-use crate::upstream::for_mailboxes::ForMailboxes;
+use crate::message::fields::lines;
 
 impl Handling<'_> {
     /// Holds the client as the application says.

@@ -10,9 +10,9 @@ use super::super::{Handling, without_body};
 use super::publish::{fill, listed, push_result, reserve};
 use super::{grip_item, refused_by_store, rejected};
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, Refusal};
+use crate::message::request::Request;
 use crate::route::MailboxEndpoint;
 
 /// What follows the path of the endpoint. No box has such a name.

@@ -15,13 +15,13 @@ use super::publish::{described, fill, listed_boxes, reserve, summary};
 use super::reason_of;
 use super::receive::{Query, cursor, preferred};
 use super::receiver::Hold;
-use crate::http::fields::{Fields, lines};
-use crate::http::request::Request;
+use crate::gateway::for_mailboxes::ForMailboxes;
+use crate::gateway::sendfile::Delegated;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, Refusal};
+use crate::message::fields::{Fields, lines};
+use crate::message::request::Request;
 use crate::upstream::codec::head::Head;
-use crate::upstream::for_mailboxes::ForMailboxes;
-use crate::upstream::sendfile::Delegated;
 
 /// Headers of an application's response that do not describe what the client gets in place of its content.
 const OF_CONTENT: [&str; 6] = [
@@ -177,7 +177,7 @@ impl Handling<'_> {
                 .disk
                 .read(&file, offset, rest.min(READ_BYTES), Class::First);
             let read = read.await.and_then(|read| {
-                let piece = read.ready.into_bytes(self.worker.disk.budget())?;
+                let piece = read.ready.into_bytes(self.worker.core.disk.budget())?;
                 match piece.is_empty() {
                     true => Err(io::ErrorKind::UnexpectedEof.into()),
                     false => Ok(piece),

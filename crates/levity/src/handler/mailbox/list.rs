@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use super::super::Handling;
 use super::json;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::mailboxes::set::MailboxSet;
+use crate::message::request::Request;
 
 /// The maximum of boxes in one list.
 const BOXES_MAX: usize = 1000;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use levity_mailbox::{Feed, MessageId};
 use levity_telemetry::access_log::End;
 
+use crate::gateway::sendfile::completion::CompletionHook;
 use crate::http::send::Sent;
 use crate::route::Service;
-use crate::upstream::sendfile::completion::CompletionHook;
 use crate::worker::Worker;
 
 /// What a response brings.

@@ -14,8 +14,8 @@ mod publish;
 mod publisher;
 mod receive;
 mod receiver;
+mod receiver_clock;
 mod socket;
-mod stay;
 mod websocket;
 
 pub(super) use self::forms::{Form, is_headers};
@@ -36,9 +36,9 @@ use tokio::sync::oneshot;
 
 use super::{Handling, Outcome};
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, Refusal};
+use crate::message::request::Request;
 use crate::route::MailboxEndpoint;
 
 /// Room for the lines of a header without cookies, in bytes.
@@ -141,7 +141,7 @@ impl<'a> Handling<'a> {
         poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Option<T> {
         let is_over = |context: &mut Context<'_>| {
-            self.worker.is_draining() || self.body.watch(context).is_err()
+            self.worker.core.is_draining() || self.body.watch(context).is_err()
         };
         self.ready_before(end, is_over, poll).await
     }

@@ -13,9 +13,9 @@ use super::super::{Handling, without_body};
 use super::{grip_item, json_text, reason_of, rejected};
 use crate::http::error::error;
 use crate::http::gathered::Gathered;
-use crate::http::request::{Request, RequestError};
 use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, Refusal};
+use crate::message::request::{Request, RequestError};
 use crate::route::MailboxEndpoint;
 
 /// The header that names several boxes.

@@ -7,9 +7,9 @@ use subtle::ConstantTimeEq as _;
 
 use super::super::Handling;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, Refusal};
+use crate::message::request::Request;
 
 impl Handling<'_> {
     /// Whether the client may publish to the box `name` of `set`.

@@ -16,10 +16,10 @@ use super::receiver::{Hold, Receiver};
 use super::websocket;
 use super::{json, no_mailbox, refused_by_store};
 use crate::http::error::error;
-use crate::http::fields::Fields;
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot, Refusal};
+use crate::message::fields::Fields;
+use crate::message::request::Request;
 use crate::route::MailboxEndpoint;
 
 /// What clients may name in Accept, by preference.
@@ -149,8 +149,8 @@ impl Handling<'_> {
         hold: Hold,
         fields: &mut Fields,
     ) -> Receiver {
-        let (worker, set) = (self.worker.clone(), set.clone());
-        Receiver::new(worker, set, feed, form, hold, fields).within(self.token_time_left())
+        let (core, set) = (self.worker.core.clone(), set.clone());
+        Receiver::new(core, set, feed, form, hold, fields).within(self.token_time_left())
     }
 
     /// What is kept of a box after the cursor, as JSON.

@@ -15,11 +15,13 @@ use super::deflated;
 use super::forms::Form;
 use super::grip_item::{Filtering, close_of_sockets, ends_streams};
 use super::socket::Socket;
-use super::stay::{self, Due, Ending, Sending, Stay, TURN_BYTES_MAX, Transit, jittered};
-use crate::http::fields::Fields;
+use crate::handler::mailbox::receiver_clock::{
+    self, Due, Ending, Sending, Stay, TURN_BYTES_MAX, Transit, jittered,
+};
 use crate::http::held::{Held, HeldClient};
+use crate::loop_core::LoopCore;
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
-use crate::worker::Worker;
+use crate::message::fields::Fields;
 
 /// The maximum of messages of one receiver before others have their turn: those without content have no bytes.
 const TURN_MESSAGES_MAX: usize = 128;
@@ -53,7 +55,7 @@ impl Hold {
 
 /// A receiver.
 pub struct Receiver {
-    worker: Rc<Worker>,
+    core: Rc<LoopCore>,
     set: Arc<MailboxSet>,
     feed: Feed,
     form: Form,
@@ -76,7 +78,7 @@ const _: () = assert!(size_of::<Receiver>() <= 256);
 impl Receiver {
     /// A receiver of `feed`, whose box is open. The header of its response, `fields`, says where the stream begins.
     pub fn new(
-        worker: Rc<Worker>,
+        core: Rc<LoopCore>,
         set: Arc<MailboxSet>,
         (mut feed, slot): (Feed, ReceiverSlot),
         form: Form,
@@ -90,7 +92,7 @@ impl Receiver {
         let heartbeat = keep_alive.map_or(set.of.heartbeat, |keep_alive| keep_alive.timeout);
         let mut receiver = Self {
             stay: Stay::new(heartbeat, set.of.rotate),
-            worker,
+            core,
             set,
             feed,
             form,
@@ -215,7 +217,7 @@ impl Receiver {
         let is_upgraded = self.socket.is_some();
         let polled = self
             .sending
-            .poll(&self.worker, client, context, sent, is_upgraded);
+            .poll(&self.core, client, context, sent, is_upgraded);
         let Some(message) = &mut self.message else {
             return polled;
         };
@@ -347,7 +349,7 @@ impl Receiver {
         if let Some(socket) = self.socket.as_mut().filter(|socket| socket.is_compressed) {
             let stream = client.stream().number();
             let budget = &self.set.shared.budget;
-            if let Some(making) = deflated::making(&self.worker, budget, stream, self.form, entry) {
+            if let Some(making) = deflated::making(&self.core, budget, stream, self.form, entry) {
                 return socket.wait_for(making, message);
             }
         }
@@ -361,10 +363,10 @@ impl Receiver {
         client: &dyn HeldClient,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), End>> {
-        match ready!(self.stay.poll(&self.worker, client, context)) {
+        match ready!(self.stay.poll(&self.core, client, context)) {
             Due::End => self.ending = Some(Ending::Leaving),
             Due::Heartbeat => {
-                let send_timeout = self.worker.service().config.limits.send_timeout;
+                let send_timeout = self.core.config().config.limits.send_timeout;
                 let socket = self.socket.as_mut();
                 if socket.is_some_and(|socket| socket.ping(stall::poll_start(), send_timeout)) {
                     client.reset();
@@ -415,8 +417,8 @@ impl Receiver {
                 .is_closing()
                 .then(|| socket.poll_closed(client, context)),
             None => self.ending.map(|ending| match ending {
-                Ending::Truncated => Poll::Ready(stay::cut(client)),
-                _ => self.sending.poll_end(&self.worker, client, context),
+                Ending::Truncated => Poll::Ready(receiver_clock::cut(client)),
+                _ => self.sending.poll_end(&self.core, client, context),
             }),
         }
     }

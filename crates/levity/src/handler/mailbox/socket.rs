@@ -10,7 +10,7 @@ use levity_telemetry::stall;
 use levity_wire::websocket::input::{Input, Received, Violation};
 use levity_wire::websocket::{CLOSE_REASON_BYTES_MAX, Control, OpCode, frame};
 
-use super::stay::{Ending, Transit};
+use crate::handler::mailbox::receiver_clock::{Ending, Transit};
 use crate::http::held::HeldClient;
 
 /// The code with which a receiver is closed that was too slow.

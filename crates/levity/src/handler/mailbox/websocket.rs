@@ -24,10 +24,10 @@ use super::forms::Form;
 use super::receiver::Hold;
 use super::socket::Socket;
 use crate::http::error::error;
-use crate::http::fields::Fields;
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::MailboxSet;
+use crate::message::fields::Fields;
+use crate::message::request::Request;
 
 /// The subprotocol with ids.
 const JSON: &str = "mailbox.json";

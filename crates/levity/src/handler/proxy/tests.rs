@@ -283,7 +283,7 @@ fn a_drain_waits_for_receipts() {
         client.rest().await;
         client.close().await;
         let worker = apps.rig.worker.clone();
-        let draining = tokio::task::spawn_local(async move { worker.drained().await });
+        let draining = tokio::task::spawn_local(async move { worker.core.drained().await });
         settle().await;
         assert!(!draining.is_finished());
         accept_receipt(&apps.app, "POST /sent HTTP/1.1\r\n").await;
@@ -351,7 +351,10 @@ fn a_client_may_leave_in_between() {
     });
     apps.rig.assert_idle();
     let left = 3 + 2 * OTHER.len();
-    assert_eq!(apps.rig.worker.stats.ended(Ended::ClientAbort), left as u64);
+    assert_eq!(
+        apps.rig.worker.core.stats.ended(Ended::ClientAbort),
+        left as u64
+    );
 }
 
 /// A client that has left has a file opened at most: nothing is left of that.

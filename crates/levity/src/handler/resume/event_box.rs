@@ -7,9 +7,9 @@ use std::time::Instant;
 use levity_mailbox::{Append, Command, Cursor, Draft, Feed, Name, Progress};
 use tokio::sync::oneshot;
 
-use crate::http::client::Client;
 use crate::mailboxes::set::ReceiverSlot;
-use crate::route::Resume;
+use crate::message::client::Client;
+use crate::upstream::proxy::Resume;
 use crate::worker::Worker;
 
 /// The box of one stream.

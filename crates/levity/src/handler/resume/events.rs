@@ -10,11 +10,11 @@ use levity_wire::sse::{Block, Scanner};
 use tokio::time;
 
 use super::event_box::EventBox;
-use super::kept::Kept;
 use crate::handler::mailbox::Form;
-use crate::route::Proxy;
+use crate::handler::resume::copy_state::Kept;
 use crate::upstream::abandoned::Abandoned;
 use crate::upstream::pool::Pool;
+use crate::upstream::proxy::Proxy;
 
 /// The maximum size of an event in bytes.
 const BLOCK_BYTES_MAX: usize = 1 << 20;
@@ -104,7 +104,7 @@ impl Events {
         }
         let pool = self.pool();
         let abandoned = self.abandoned.get_or_insert_with(|| pool.abandoned());
-        self.to.worker.is_draining() || pool.gives_way(abandoned)
+        self.to.worker.core.is_draining() || pool.gives_way(abandoned)
     }
 
     fn note(&mut self, progress: Progress) {

@@ -9,10 +9,10 @@
 //! is a hash of the random token, of the request and of its credentials: a token is of no use to somebody else, and that of
 //! another server leads to no box.
 
+mod copy_state;
 mod event_box;
 mod events;
 mod id;
-mod kept;
 mod permit;
 mod stream;
 
@@ -29,13 +29,13 @@ use self::events::{Events, plain};
 use self::id::Id;
 use super::mailbox::{Form, Hold, begin, is_headers};
 use super::{Handling, Outcome};
+use crate::gateway::Answered;
 use crate::http::error::error;
-use crate::http::fields::{Fields, lines};
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{ClientStreamSlot, Refusal};
-use crate::route::{Proxy, Resume};
-use crate::upstream::gateway::Answered;
+use crate::message::fields::{Fields, lines};
+use crate::message::request::Request;
+use crate::upstream::proxy::{Proxy, Resume};
 
 /// The header that makes requests other than GET resumable: a value that the client repeats when it comes back.
 const KEY: &str = "resume-key";
@@ -158,6 +158,7 @@ impl<'a> Handling<'a> {
         let events = Events::new(to, of.proxy.clone(), headers, of.last_id);
         let slots = (permit, of.slot);
         self.worker
+            .core
             .spawn_background(stream::run(events, stream, slots));
         begin_resumed(response, answer);
         Ok(())

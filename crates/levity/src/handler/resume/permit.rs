@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::http::client::Client;
 use crate::mailboxes::set::{ClientStreamSlot, Refusal};
-use crate::route::Resume;
+use crate::message::client::Client;
+use crate::upstream::proxy::Resume;
 
 impl Resume {
     /// Counts a request of `client` whose response may be kept; `None` if the client has as many as it may.

@@ -51,7 +51,7 @@ async fn pass_on(events: &mut Events, mut body: Box<dyn BodyStream>) -> bool {
             }
         };
         let went_on = events.pass_on(&bytes).await;
-        events.to.worker.return_piece(bytes);
+        events.to.worker.core.return_piece(bytes);
         turn.spend(PIECE_BYTES_MAX / 4).await;
         if !went_on {
             return false;

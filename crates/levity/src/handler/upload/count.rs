@@ -10,11 +10,11 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::{Instant as Deadline, timeout_at};
 
 use super::name::{FOLDERS_MAX, SharedName, c_path};
-use crate::disk_client::DetachedDisk;
+use crate::files::disk_client::DetachedDisk;
 use crate::http::error::error;
 use crate::http::response::Response;
-use crate::upload_store::room::{NAME_BYTES, of_file};
-use crate::upload_store::store::FOLDER;
+use crate::stores::uploads::room::{NAME_BYTES, of_file};
+use crate::stores::uploads::store::FOLDER;
 
 /// Makes sure that the files are counted, if there is a quota. Waits for the first count only, for `limits.io_timeout` at most; later
 /// ones are made while the last one is used. A count may take minutes, so each is made by a task of its own.
@@ -41,8 +41,8 @@ pub async fn ensure_counted(name: &SharedName) -> Result<(), Response> {
 }
 
 async fn first_count(name: &SharedName) -> Result<(), Response> {
-    let (store, worker) = (&name.upload.store, name.disk.worker());
-    let deadline = Deadline::now() + worker.service().config.limits.io_timeout;
+    let (store, core) = (&name.upload.store, name.disk.core());
+    let deadline = Deadline::now() + core.config().config.limits.io_timeout;
     let turn = timeout_at(deadline, store.counting.clone().lock_owned()).await;
     let counted = match turn {
         // Somebody else has done it meanwhile.
@@ -61,9 +61,9 @@ async fn first_count(name: &SharedName) -> Result<(), Response> {
 fn start(name: &SharedName, turn: OwnedMutexGuard<()>) -> oneshot::Receiver<io::Result<()>> {
     let (sender, receiver) = oneshot::channel();
     let name = name.clone();
-    let worker = name.disk.worker().clone();
-    worker.clone().spawn_background(async move {
-        let is_over = || worker.is_draining() && sender.is_closed();
+    let core = name.disk.core().clone();
+    core.clone().spawn_background(async move {
+        let is_over = || core.is_draining() && sender.is_closed();
         let counted = count(&name, is_over).await;
         drop(turn);
         // An error means that nobody waits for it.

@@ -23,8 +23,8 @@ use tokio::time;
 use self::name::{Name, Path};
 use super::{Handling, Outcome};
 use crate::http::error::{ALLOW, error};
-use crate::http::request::Request;
 use crate::http::response::{Body, Response};
+use crate::message::request::Request;
 use crate::route::{Location, Upload};
 
 impl<'a> Handling<'a> {
@@ -50,7 +50,7 @@ impl<'a> Handling<'a> {
         };
         let response = self.write(request, (location, upload), method).await;
         let response = response.unwrap_or_else(|refusal| refusal);
-        self.worker.stats.upload(result(method, &response));
+        self.worker.core.stats.upload(result(method, &response));
         self.disk.trace.enter(Step::Respond);
         Outcome::Response(response)
     }
@@ -85,8 +85,14 @@ impl<'a> Handling<'a> {
             self.drop_body(false).await?;
         }
         self.disk.trace.enter(Step::Resolve);
-        let disk = self.disk.detached(self.worker);
-        let name = Rc::new(Name::new(disk, upload, path, request)?);
+        let disk = self.disk.detached(&self.worker.core);
+        let name = Rc::new(Name::new(
+            disk,
+            upload,
+            path,
+            request,
+            self.service.content_etags(),
+        )?);
         match method {
             UploadMethod::Put => self.put(name).await,
             UploadMethod::Delete => {
@@ -107,7 +113,7 @@ impl<'a> Handling<'a> {
     }
 
     /// Has `change` made by a task of its own, and waits for its response. The task begins when fewer than
-    /// [`CHANGES_MAX`](crate::upload_store::store::CHANGES_MAX) are under way beneath the root: on a disk that does not
+    /// [`CHANGES_MAX`](crate::stores::uploads::store::CHANGES_MAX) are under way beneath the root: on a disk that does not
     /// answer it never ends. Until then only the request waits.
     async fn in_background(
         &self,
@@ -120,7 +126,7 @@ impl<'a> Handling<'a> {
             return error(503, "the disk is slow; nothing was changed");
         };
         let (sender, receiver) = oneshot::channel();
-        self.worker.spawn_background(async move {
+        self.worker.core.spawn_background(async move {
             let response = change.await.unwrap_or_else(|refusal| refusal);
             drop(turn);
             // An error means that the client was told that it takes too long.

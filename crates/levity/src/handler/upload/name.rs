@@ -11,14 +11,15 @@ use levity_wire::condition::{self, Validators, Verdict};
 use rustix::io::Errno;
 use tokio::time;
 
-use crate::disk_client::DetachedDisk;
-use crate::entry::{self, Content, TICK};
+use crate::files::disk_client::DetachedDisk;
+use crate::files::entry::{self, Content, TICK};
 use crate::http::error::{self, error};
-use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::message::request::Request;
 use crate::route::Upload;
-use crate::upload_store::room::{Quota, of_file};
-use crate::upload_store::store::FOLDER;
+use crate::stores::digests::store::DigestStore;
+use crate::stores::uploads::room::{Quota, of_file};
+use crate::stores::uploads::store::FOLDER;
 
 /// The maximum length of a name in bytes (`NAME_MAX`).
 const NAME_BYTES_MAX: usize = 255;
@@ -101,6 +102,8 @@ pub struct Name {
     pub root: Arc<Root>,
     pub path: Path,
     pub request: Request,
+    /// The store of digests, where they are the ETags of files.
+    pub digests: Option<Arc<DigestStore>>,
 }
 
 impl Name {
@@ -111,6 +114,7 @@ impl Name {
         upload: &Arc<Upload>,
         path: Path,
         request: &Request,
+        digests: Option<&Arc<DigestStore>>,
     ) -> Result<Self, Response> {
         let root = upload.files.root.current();
         Ok(Self {
@@ -120,6 +124,7 @@ impl Name {
             root: root.map_err(|error| error::from_io(&error))?,
             path,
             request: request.clone(),
+            digests: digests.cloned(),
         })
     }
 
@@ -165,7 +170,7 @@ impl Name {
             return Ok(());
         }
         let meta = file.meta();
-        let source = self.disk.worker().service().config.server.etag;
+        let source = self.disk.core().config().config.server.etag;
         let mut etag = entry::etag_of_version(&meta, source);
         if let Some(of_content) = self.content_etag(file).await
             && ["if-match", "if-none-match"].iter().any(|name| {
@@ -188,15 +193,14 @@ impl Name {
 
     /// The ETag of the content of `file`, where files have it and it is known.
     async fn content_etag(&self, file: &Arc<OpenFile>) -> Option<String> {
-        let worker = self.disk.worker();
-        let service = worker.service();
-        let digests = service.content_etags()?;
-        let form = entry::plain_form(&self.path.bytes, service.config.server.etag);
+        let core = self.disk.core();
+        let digests = self.digests.as_ref()?;
+        let form = entry::plain_form(&self.path.bytes, core.config().config.server.etag);
         let meta = file.meta();
         let content = Content::File(file.clone());
         let entry = entry::entry(form, meta, entry::is_settled(&meta), content);
         let stream = self.disk.connection();
-        digests.etag(worker, &Arc::new(entry), stream).await
+        digests.etag(core, &Arc::new(entry), stream).await
     }
 
     /// Waits until another version of a file with `meta` would have another change time, so that no two have the same ETag:
@@ -264,8 +268,8 @@ impl Name {
         let log = || {
             let root = self.root.path().display();
             let path = String::from_utf8_lossy(&self.path.bytes).into_owned();
-            let worker = self.disk.worker();
-            worker.disk_failed(error, || {
+            let core = self.disk.core();
+            core.disk_failed(error, || {
                 format!("cannot write {path} beneath {root}: {error}")
             });
         };

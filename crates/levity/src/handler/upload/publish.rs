@@ -8,10 +8,10 @@ use levity_telemetry::diagnostics;
 
 use super::empty;
 use super::name::{Name, c_path, meantime};
-use crate::entry;
+use crate::files::entry;
 use crate::http::error::error;
 use crate::http::response::Response;
-use crate::upload_store::store::{FOLDER, Reservation};
+use crate::stores::uploads::store::{FOLDER, Reservation};
 
 /// How often a name is looked up again because another program has taken or left it meanwhile.
 const ATTEMPTS_MAX: usize = 4;
@@ -141,7 +141,7 @@ impl Name {
         let now = self.current(&self.patient).await.ok().flatten();
         let identity = |file: &OpenFile| (file.meta().device, file.meta().inode);
         if let Some(now) = now.filter(|now| identity(now) == identity(&complete.file)) {
-            let source = self.disk.worker().service().config.server.etag;
+            let source = self.disk.core().config().config.server.etag;
             let etag = entry::etag_of_version(&now.meta(), source);
             response.fields.add("ETag", etag.as_bytes());
         }

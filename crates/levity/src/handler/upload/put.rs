@@ -19,12 +19,12 @@ use super::publish::Complete;
 use crate::handler::{Handling, without_body};
 use crate::http::error::error;
 use crate::http::gathered::Gathered;
-use crate::http::request::{Request, RequestError};
 use crate::http::response::Response;
+use crate::message::request::{Request, RequestError};
 use crate::shares::{Held, Portion, Resource};
-use crate::upload_store::parts::{Key, Part, Unusable};
-use crate::upload_store::room::{Full, NAME_BYTES, of_file};
-use crate::upload_store::store::{Claim, FOLDER, Reservation};
+use crate::stores::uploads::parts::{Key, Part, Unusable};
+use crate::stores::uploads::room::{Full, NAME_BYTES, of_file};
+use crate::stores::uploads::store::{Claim, FOLDER, Reservation};
 
 /// The minimum of bytes that are written at once, except for the last. An upload takes at most about twice as much memory.
 const WRITE_BYTES_MIN: usize = 64 * 1024;
@@ -290,7 +290,7 @@ impl Handling<'_> {
                 }
                 let written = name.write(&mut incoming.part, bytes).await;
                 written.map_err(Failure::Disk)?;
-                self.worker.stats.uploaded_bytes.add(count);
+                self.worker.core.stats.uploaded_bytes.add(count);
                 self.body.give_way(count as usize).await;
             }
             received.map_err(Failure::Client)?;

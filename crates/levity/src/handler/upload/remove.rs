@@ -11,11 +11,11 @@ use super::count::ensure_counted;
 use super::name::{Name, c_path};
 use super::put::no_room;
 use super::{allow, empty};
-use crate::disk_client::DetachedDisk;
+use crate::files::disk_client::DetachedDisk;
 use crate::http::error::error;
 use crate::http::response::Response;
-use crate::upload_store::room::{Full, NAME_BYTES};
-use crate::upload_store::store::Reservation;
+use crate::stores::uploads::room::{Full, NAME_BYTES};
+use crate::stores::uploads::store::Reservation;
 
 impl Name {
     /// Looks whether the name can be removed, within the time-outs of the request: a disk that does not answer gets no

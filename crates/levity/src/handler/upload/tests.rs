@@ -5,11 +5,11 @@ use std::time::Instant;
 use levity_disk::engine::crash::Recording;
 use tokio::task;
 
-use crate::http::request::Request;
+use crate::message::request::Request;
 use crate::rig::Rig;
 use crate::route::RouteInput;
-use crate::upload_store::related::RelatedUploads;
-use crate::upload_store::store::{CHANGES_MAX, COUNT_AGE_MAX, FOLDER, UploadStore};
+use crate::stores::uploads::related::RelatedUploads;
+use crate::stores::uploads::store::{CHANGES_MAX, COUNT_AGE_MAX, FOLDER, UploadStore};
 
 /// A file that was answered with success is there after a crash, and one that was not is as before or complete.
 #[test]
@@ -90,7 +90,7 @@ fn uploads_start_one_count_and_no_more() {
             let created = rig.ask(put(name)).await;
             assert!(created.starts_with("HTTP/1.1 201 "), "{created}");
         }
-        rig.worker.drained().await;
+        rig.worker.core.drained().await;
         assert!(!has_recent_count());
         drop(counting);
     });

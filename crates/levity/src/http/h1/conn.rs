@@ -20,15 +20,15 @@ use super::chunked::ChunkedBody;
 use super::head::{self, Header};
 use super::inbox::Inbox;
 use super::incoming::Incoming;
-use crate::failed_lookups::FailedLookups;
+use crate::files::missing_lookups::FailedLookups;
 use crate::http::arriving::{Arriving, Registration};
-use crate::http::fields::Fields;
 use crate::http::gathered::Gathered;
-use crate::http::request::{Arrival, RequestError};
 use crate::http::request_body::ClientStream;
 use crate::http::send::{self, Head, Progress, ResponseSink};
+use crate::loop_core::LoopCore;
+use crate::message::fields::Fields;
+use crate::message::request::{Arrival, RequestError};
 use crate::shares::claim::Claims;
-use crate::worker::Worker;
 
 /// The maximum duration of a lingering close. An immediate close would reset the connection while the client still
 /// sends, and discard the response, which many clients read only after they have sent the whole body.
@@ -47,8 +47,8 @@ const PIPELINED_BYTES_MAX: usize = 16 * 1024;
 /// A connection. Memory that only an active request needs is borrowed from the worker, so an idle connection is small.
 /// Borrows of the state in cells end with the method that made them.
 pub struct Conn {
-    /// The worker that serves the connection.
-    pub worker: Rc<Worker>,
+    /// The core of the loop that serves the connection.
+    pub core: Rc<LoopCore>,
     transport: RefCell<Transport>,
     /// The other end of the connection.
     pub peer: Peer,
@@ -80,19 +80,19 @@ pub struct Conn {
 impl Conn {
     /// Registers an accepted connection with the worker.
     pub fn new(
-        worker: Rc<Worker>,
+        core: Rc<LoopCore>,
         transport: Transport,
         peer: Peer,
         slot: OwnedSemaphorePermit,
     ) -> Self {
-        Self::over(Arriving::new(worker, peer, slot), transport)
+        Self::over(Arriving::new(core, peer, slot), transport)
     }
 
     /// The connection over this transport.
     pub fn over(arriving: Arriving, transport: Transport) -> Self {
         arriving.timer.set_socket(transport.tcp_socket());
         Self {
-            worker: arriving.worker,
+            core: arriving.core,
             transport: RefCell::new(transport),
             peer: arriving.peer,
             inbox: RefCell::default(),
@@ -133,7 +133,7 @@ impl Conn {
     /// Gives its transport away, and what was received over it. No request was read.
     pub fn detach(self) -> (Transport, Vec<u8>, Arriving) {
         let arriving = Arriving {
-            worker: self.worker,
+            core: self.core,
             peer: self.peer,
             timer: self.timer,
             accepted: self.quiet_since.get(),
@@ -213,7 +213,7 @@ impl Conn {
         if total > JOINED_BYTES_MAX {
             return transport.poll_write_vectored(context, &parts.map(IoSlice::new));
         }
-        let mut scratch = self.worker.inbound.borrow_mut();
+        let mut scratch = self.core.inbound.borrow_mut();
         let mut end = 0;
         for part in parts {
             scratch[end..end + part.len()].copy_from_slice(part);
@@ -265,14 +265,14 @@ impl Conn {
 
     /// Limits the wait for the rest of a header section to `limits.header_timeout`.
     pub(super) fn start_header_timeout(&self) {
-        let header_timeout = self.worker.service().config.limits.header_timeout;
+        let header_timeout = self.core.config().config.limits.header_timeout;
         self.timer.set(Instant::now() + header_timeout);
     }
 
     /// Shuts down the sending side, then reads and drops input for a limited time: a lingering close.
     pub async fn linger(&self) {
         self.transport.borrow_mut().end_output();
-        let time_max = match self.worker.is_draining() {
+        let time_max = match self.core.is_draining() {
             true => LINGER_PAUSE_MAX,
             false => LINGER_TIME_MAX,
         };
@@ -281,7 +281,7 @@ impl Conn {
             let now = stall::poll_start();
             self.timer.set(end.min(now + LINGER_PAUSE_MAX));
             let read =
-                poll_fn(|context| self.poll_input(context, &mut self.worker.inbound.borrow_mut()));
+                poll_fn(|context| self.poll_input(context, &mut self.core.inbound.borrow_mut()));
             match read.await {
                 Ok(count) if count > 0 && now < end => self.turn.spend(count).await,
                 _ => return,
@@ -360,7 +360,7 @@ impl ClientStream for Conn {
                 inbox.skip(taken);
                 continue;
             }
-            let mut scratch = self.worker.bulk.borrow_mut();
+            let mut scratch = self.core.bulk.borrow_mut();
             let count = match ready!(self.poll_transport(context, &mut scratch)) {
                 Ok(0) | Err(_) => {
                     incoming.cut_off();
@@ -401,7 +401,7 @@ impl ClientStream for Conn {
                 false => Ok(()),
             };
         }
-        let mut scratch = self.worker.inbound.borrow_mut();
+        let mut scratch = self.core.inbound.borrow_mut();
         match self.poll_transport(context, &mut scratch) {
             Poll::Ready(Ok(0)) if !is_closed() => self.input_ended.set(true),
             Poll::Ready(Ok(0) | Err(_)) => return Err(RequestError::Gone),
@@ -467,13 +467,13 @@ impl ClientStream for Conn {
 impl ResponseSink for Conn {
     type Header = Header;
 
-    fn worker(&self) -> &Rc<Worker> {
-        &self.worker
+    fn core(&self) -> &Rc<LoopCore> {
+        &self.core
     }
 
     fn header(&self, head: &Head<'_>) -> Header {
-        let mut bytes = self.worker.take_head();
-        head::write(head, self.version.get(), &self.worker, &mut bytes);
+        let mut bytes = self.core.take_head();
+        head::write(head, self.version.get(), &self.core, &mut bytes);
         // Also where it is not chunked: the header may replace that of a chunked body.
         let is_chunked = head.framing == send::Framing::ByChunks && head.has_body;
         let chunked = is_chunked.then(|| Box::new(ChunkedBody::BetweenChunks));
@@ -504,7 +504,7 @@ impl ResponseSink for Conn {
         {
             let [size, data, end] = chunk.parts();
             let bytes = ready!(self.poll_write_parts(context, [head, size, data, end]))?;
-            let framed = head::advance(header, bytes, &self.worker);
+            let framed = head::advance(header, bytes, &self.core);
             let (body_bytes, is_complete) = body.wrote(&chunk, framed);
             return Poll::Ready(Ok(Progress {
                 bytes,
@@ -513,7 +513,7 @@ impl ResponseSink for Conn {
             }));
         }
         let bytes = ready!(self.poll_write_parts(context, [head, data, &[], &[]]))?;
-        let body_bytes = head::advance(header, bytes, &self.worker);
+        let body_bytes = head::advance(header, bytes, &self.core);
         Poll::Ready(Ok(Progress {
             bytes,
             body_bytes,
@@ -544,7 +544,7 @@ impl ResponseSink for Conn {
         let mut bytes = 0;
         if !head.is_empty() || !end.is_empty() {
             bytes = ready!(self.poll_write_parts(context, [head, end, &[], &[]]))?;
-            end.drain(..head::advance(header, bytes, &self.worker));
+            end.drain(..head::advance(header, bytes, &self.core));
         }
         let is_complete = header.is_none() && end.is_empty();
         if is_complete {
@@ -579,7 +579,7 @@ impl ResponseSink for Conn {
         let bytes = self.try_move(|socket| Ok(rustix::net::send(socket, head, flags)?))?;
         Ok(Progress {
             bytes,
-            body_bytes: head::advance(header, bytes, &self.worker),
+            body_bytes: head::advance(header, bytes, &self.core),
             is_complete: header.is_none(),
         })
     }

@@ -5,9 +5,9 @@ use std::io::Write;
 use levity_wire::decimal;
 use levity_wire::http1::{Version, reason};
 
-use crate::http::fields::Fields;
 use crate::http::send::{Framing, Head};
-use crate::worker::Worker;
+use crate::loop_core::LoopCore;
+use crate::message::fields::Fields;
 
 /// The usual maximum size of a header section in bytes.
 const USUAL_BYTES: usize = 512;
@@ -31,20 +31,20 @@ impl Header {
 
 /// Splits `bytes` that were sent into those of `header` and those after it; returns the latter. The memory of a
 /// complete header is returned to the worker.
-pub(super) fn advance(header: &mut Option<Header>, bytes: usize, worker: &Worker) -> usize {
+pub(super) fn advance(header: &mut Option<Header>, bytes: usize, core: &LoopCore) -> usize {
     let mut header_bytes = 0;
     if let Some(sending) = header {
         header_bytes = bytes.min(sending.rest().len());
         sending.sent += header_bytes;
     }
     if let Some(sent) = header.take_if(|header| header.rest().is_empty()) {
-        worker.return_head(sent.bytes);
+        core.return_head(sent.bytes);
     }
     bytes - header_bytes
 }
 
 /// Appends the header section to `out`: status line, Server, Date, the header fields, and framing.
-pub(super) fn write(head: &Head<'_>, version: Version, worker: &Worker, out: &mut Vec<u8>) {
+pub(super) fn write(head: &Head<'_>, version: Version, core: &LoopCore, out: &mut Vec<u8>) {
     out.reserve(USUAL_BYTES);
     status_line(out, head);
     if !head.has_server {
@@ -52,7 +52,7 @@ pub(super) fn write(head: &Head<'_>, version: Version, worker: &Worker, out: &mu
     }
     if !head.has_date {
         out.extend_from_slice(b"Date: ");
-        out.extend_from_slice(&worker.date());
+        out.extend_from_slice(&core.clock.date());
         out.extend_from_slice(b"\r\n");
     }
     if let Some(file) = head.base {

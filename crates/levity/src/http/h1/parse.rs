@@ -8,8 +8,8 @@ use levity_wire::http1::{self, Reject};
 
 use super::conn::Conn;
 use super::inbox::Inbox;
-use crate::http::request::{Request, RequestError};
-use crate::route::Service;
+use crate::loop_core::config::LoopConfig;
+use crate::message::request::{Request, RequestError};
 use levity_telemetry::stall;
 use levity_telemetry::step::Step;
 
@@ -42,18 +42,18 @@ impl Next {
 /// # Errors
 /// How the connection ends if there is no further request.
 pub async fn next_request(conn: &Conn) -> Result<Next, RequestError> {
-    let worker = &conn.worker;
-    let service = worker.service();
+    let core = &conn.core;
+    let config = core.config();
     let inbox = conn.inbox().take();
     if !is_between_requests(&inbox) {
         conn.mark_first_byte();
-        if let Some(next) = parse_inbox(conn, &service, inbox)? {
+        if let Some(next) = parse_inbox(conn, &config, inbox)? {
             return Ok(next);
         }
         conn.start_header_timeout();
     }
     poll_fn(|context| {
-        let mut scratch = worker.inbound.borrow_mut();
+        let mut scratch = core.inbound.borrow_mut();
         loop {
             let count = match ready!(conn.poll_input(context, &mut scratch)) {
                 Ok(0) if conn.inbox().borrow().is_empty() => {
@@ -64,7 +64,7 @@ pub async fn next_request(conn: &Conn) -> Result<Next, RequestError> {
                 Err(error) => return Poll::Ready(Err(read_error(conn, &error))),
             };
             Step::Parse.enter();
-            if let Some(request) = parse_input(conn, &service, &scratch[..count])? {
+            if let Some(request) = parse_input(conn, &config, &scratch[..count])? {
                 return Poll::Ready(Ok(request));
             }
         }
@@ -74,17 +74,17 @@ pub async fn next_request(conn: &Conn) -> Result<Next, RequestError> {
 
 /// Parses the input so far: the inbox followed by `arrived`. In the common case, a whole header section at once, the
 /// bytes are parsed in place.
-fn parse_input(conn: &Conn, service: &Service, arrived: &[u8]) -> Result<Option<Next>, Reject> {
+fn parse_input(conn: &Conn, config: &LoopConfig, arrived: &[u8]) -> Result<Option<Next>, Reject> {
     if !conn.inbox().borrow().is_empty() {
         let mut inbox = conn.inbox().take();
         inbox.push(arrived);
-        return parse_inbox(conn, service, inbox);
+        return parse_inbox(conn, config, inbox);
     }
     if is_between_requests(arrived) {
         return Ok(None);
     }
     conn.mark_first_byte();
-    let next = parse_header(conn, service, arrived)?;
+    let next = parse_header(conn, config, arrived)?;
     let parsed = next.as_ref().map_or(0, Next::header_bytes);
     conn.inbox().borrow_mut().push(&arrived[parsed..]);
     if next.is_none() {
@@ -94,19 +94,19 @@ fn parse_input(conn: &Conn, service: &Service, arrived: &[u8]) -> Result<Option<
 }
 
 /// Parses the header section at the start of `inbox`, which becomes the connection's inbox without it.
-fn parse_inbox(conn: &Conn, service: &Service, mut inbox: Inbox) -> Result<Option<Next>, Reject> {
-    let next = parse_header(conn, service, &inbox)?;
+fn parse_inbox(conn: &Conn, config: &LoopConfig, mut inbox: Inbox) -> Result<Option<Next>, Reject> {
+    let next = parse_header(conn, config, &inbox)?;
     inbox.skip(next.as_ref().map_or(0, Next::header_bytes));
     *conn.inbox().borrow_mut() = inbox;
     Ok(next)
 }
 
 /// Parses the header section at the start of `bytes`; `None` if it is incomplete.
-fn parse_header(conn: &Conn, service: &Service, bytes: &[u8]) -> Result<Option<Next>, Reject> {
-    let mut request = conn.worker.take_request();
-    let parsed = http1::parse_request(bytes, &mut request.head, &service.wire_limits);
+fn parse_header(conn: &Conn, config: &LoopConfig, bytes: &[u8]) -> Result<Option<Next>, Reject> {
+    let mut request = conn.core.take_request();
+    let parsed = http1::parse_request(bytes, &mut request.head, &config.wire_limits);
     if parsed.is_err() && bytes.starts_with(&TLS_RECORD) {
-        let reports = &conn.worker.handshake_reports;
+        let reports = &conn.core.handshake_reports;
         let reason = "this port has no TLS; a listener has it with `tls = true`";
         reports.failed(conn.peer.ip(), &reason, stall::poll_start());
     }
@@ -114,7 +114,7 @@ fn parse_header(conn: &Conn, service: &Service, bytes: &[u8]) -> Result<Option<N
         return Ok(Some(Next::Http2));
     }
     if !parsed? {
-        conn.worker.return_request(request);
+        conn.core.return_request(request);
         return Ok(None);
     }
     request.set_bytes(&bytes[..request.head.bytes]);

@@ -18,9 +18,9 @@ use super::conn::Conn;
 /// How the connection ends if the header is missing or malformed. Other input is not parsed as a request, and
 /// gets no response: only proxies that send the header may connect.
 pub async fn read(conn: &mut Conn) -> Result<(), End> {
-    let worker = conn.worker.clone();
+    let core = conn.core.clone();
     poll_fn(|context| {
-        let mut scratch = worker.inbound.borrow_mut();
+        let mut scratch = core.inbound.borrow_mut();
         loop {
             match ready!(conn.poll_input(context, &mut scratch)) {
                 Ok(0) => return Poll::Ready(Err(ended_early(conn, None))),

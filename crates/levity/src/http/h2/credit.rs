@@ -146,7 +146,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::http::client::Client;
+    use crate::message::client::Client;
     use crate::shares::claim::Requester;
     use crate::shares::stakes::Stakes;
     use crate::shares::{Bounds, Shares};

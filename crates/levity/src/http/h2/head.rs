@@ -2,16 +2,16 @@
 
 use levity_wire::http2::FieldBlock;
 
-use crate::http::fields::{Fields, lines};
 use crate::http::send::Head;
-use crate::worker::Worker;
+use crate::loop_core::LoopCore;
+use crate::message::fields::{Fields, lines};
 
 /// The status of a response to an extended CONNECT (RFC 8441, 5).
 const UPGRADED: u16 = 200;
 
 /// Encodes the status, Server, Date, the headers of the response and Content-Length.
-pub fn write(head: &Head<'_>, worker: &Worker) -> FieldBlock {
-    let mut block = FieldBlock::new(worker.take_head());
+pub fn write(head: &Head<'_>, core: &LoopCore) -> FieldBlock {
+    let mut block = FieldBlock::new(core.take_head());
     block.status(match head.upgrade {
         Some(_) => UPGRADED,
         None => head.status,
@@ -20,7 +20,7 @@ pub fn write(head: &Head<'_>, worker: &Worker) -> FieldBlock {
         block.server(b"levity");
     }
     if !head.has_date {
-        block.date(&worker.date());
+        block.date(&core.clock.date());
     }
     if let Some(file) = head.base {
         block.append(&file.encoded_fields(encode));

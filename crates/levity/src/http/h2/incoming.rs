@@ -6,8 +6,8 @@ use std::task::Poll;
 use levity_wire::http1::{Framing, Reject, Trailers};
 
 use super::credit::Credit;
-use crate::http::request::RequestError;
 use crate::http::request_body::{BODY_TOO_LARGE, PART_BYTES_MAX};
+use crate::message::request::RequestError;
 
 /// A body. It holds the bytes that have arrived and that nobody has read: at most the window of the stream.
 pub struct Incoming {

@@ -10,7 +10,7 @@ use levity_wire::http2::{Event, STREAMS_MAX, StreamId};
 use super::conn::Conn;
 use super::incoming::Incoming;
 use super::stream::Stream;
-use crate::http::request::{Arrival, Request};
+use crate::message::request::{Arrival, Request};
 
 /// The streams with an exchange, in the order of their requests.
 pub struct Streams {

@@ -11,7 +11,9 @@ use levity_net::TURN_BYTES_MAX;
 use tokio::time;
 
 use super::{ResponseSink, SendError, Sender, disconnected, poll_before_body, with_send_timeout};
-use crate::disk_client::{DiskClient, FIRST_BYTES, Read, ReadAhead, WHOLE_BYTES, is_refused};
+use crate::files::disk_client::{
+    DiskClient, FIRST_BYTES, Read, ReadAhead, WHOLE_BYTES, is_refused,
+};
 use crate::http::file_version::{EVIDENCE_BYTES_MAX, Verdict, Version};
 use crate::http::response::FileBody;
 
@@ -189,7 +191,7 @@ impl<S: ResponseSink> Sender<'_, S> {
     /// Whether to probe the page cache. A probe that misses makes the kernel start a read that bypasses the device
     /// queue, so probes are made only while the device has room or when a miss is unlikely.
     pub(super) fn may_probe(&self, file: &FileBody) -> bool {
-        file.cached.warm.get() || self.sink.worker().disk.has_room(file.file.meta().device)
+        file.cached.warm.get() || self.sink.core().disk.has_room(file.file.meta().device)
     }
 
     /// Starts a read of the chunk after the next `bytes`, if the client keeps up with the disk.
@@ -226,7 +228,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         read_ahead: Option<ReadAhead>,
         disk: &mut DiskClient<'_>,
     ) -> Result<Read, SendError> {
-        self.held_file.count(self.sink.worker());
+        self.held_file.count(self.sink.core());
         let read_ahead = read_ahead.filter(|read_ahead| read_ahead.offset == file.offset);
         if let Some(read_ahead) = read_ahead
             && let Some(read) = disk
@@ -328,12 +330,12 @@ impl<S: ResponseSink> Sender<'_, S> {
         if let Some(found) = read_evidence_inline(range, &file.file) {
             return Ok(found);
         }
-        self.held_file.count(self.sink.worker());
+        self.held_file.count(self.sink.core());
         let (offset, bytes) = range;
         let read = disk.read(&file.file, offset, bytes, Class::Later).await;
         let Read { ready, now, .. } = read.map_err(SendError::Unreadable)?;
         // `into_bytes` can block only for the engines `sendfile` and `readahead`, which may block the loop anyway.
-        let found = ready.into_bytes(disk.worker().disk.budget());
+        let found = ready.into_bytes(disk.core().disk.budget());
         Ok((found.map_err(SendError::Unreadable)?.to_vec(), now))
     }
 
@@ -381,7 +383,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             Ready::PageCache {
                 file: from, offset, ..
             } => {
-                let worker = self.sink.worker().clone();
+                let core = self.sink.core().clone();
                 let version = &mut file.version;
                 let send = async |sender: &mut Self| {
                     let call = |socket: BorrowedFd<'_>, at: u64, len| {
@@ -394,7 +396,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                         let sendfile = || transmit::sendfile(socket, from, offset + at, len);
                         let (sent, slept) = usage::slept_during(sendfile);
                         if slept {
-                            worker.stats.sendfile_waits.add(1);
+                            core.stats.sendfile_waits.add(1);
                         }
                         sent.map(Some)
                     };
@@ -481,7 +483,7 @@ impl<S: ResponseSink> Sender<'_, S> {
     /// Reads from the page cache and writes to the client, in one poll. The scratch memory of the worker suffices,
     /// because bytes that the client does not take now are read again.
     async fn send_cached(&mut self, file: &mut FileBody) -> Result<Cached, SendError> {
-        let worker = self.sink.worker().clone();
+        let core = self.sink.core().clone();
         let window_bytes =
             match file.cached.warm.get() || file.cached.entry.meta.size < WHOLE_BYTES as u64 {
                 true => self.pace.window_bytes,
@@ -496,7 +498,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             if header_alone.is_some() {
                 return Poll::Ready(Ok(header_alone));
             }
-            let mut scratch = worker.outbound.borrow_mut();
+            let mut scratch = core.outbound.borrow_mut();
             scratch.clear();
             let inline = file.file.inline();
             let len = len.min(sink.window());
@@ -520,10 +522,10 @@ impl<S: ResponseSink> Sender<'_, S> {
             return Ok(Cached::Sent(0));
         }
         file.cached.warm.set(true);
-        worker.stats.reads_cached.add(1);
+        core.stats.reads_cached.add(1);
         let offset = file.offset;
         file.version
-            .keep_evidence(offset, &worker.outbound.borrow()[..sent]);
+            .keep_evidence(offset, &core.outbound.borrow()[..sent]);
         file.advance(sent);
         self.count_sent(progress.bytes, progress.body_bytes).await;
         if window_bytes == self.pace.window_bytes {

@@ -16,11 +16,11 @@ use tokio::time::{self, Instant};
 use super::file::HOLD_MAX;
 use super::throttle::STREAM_BYTES_MAX;
 use super::{ResponseSink, SendError, Sender};
-use crate::compute::{Compute, DroppedInPool, Panicked};
-use crate::disk_client::DiskClient;
-use crate::entry::Content;
+use crate::files::disk_client::DiskClient;
+use crate::files::entry::Content;
 use crate::http::filter::{BodyFilter, FilterError, JOB_BYTES};
 use crate::http::response::{Body, BodyStream, FileBody, Piece, PieceLimits};
+use crate::loop_core::compute::{Compute, DroppedInPool, Panicked};
 use crate::shares::claim::Claims;
 
 /// The processor time of a job without its bytes: that of passing it to another thread.
@@ -106,10 +106,10 @@ impl<S: ResponseSink> Sender<'_, S> {
         filters: Vec<Box<dyn BodyFilter>>,
         disk: &mut DiskClient<'_>,
     ) -> Result<(), SendError> {
-        let worker = self.sink.worker();
+        let core = self.sink.core();
         let requester = disk.requester();
-        let claims = requester.map(|requester| requester.claims(&worker.stakes));
-        let filters = &mut Filters::new(filters, body.length(), &worker.compute, claims);
+        let claims = requester.map(|requester| requester.claims(&core.stakes));
+        let filters = &mut Filters::new(filters, body.length(), &core.compute, claims);
         let mut trailers = Trailers::default();
         match body {
             Body::Text(text) => self.filter_bytes(filters, text, disk.trace).await?,
@@ -323,13 +323,13 @@ impl<S: ResponseSink> Sender<'_, S> {
         }
         let input = self.input(last);
         self.pass(filters, Some(stream), input, then, trace).await?;
-        self.sink.worker().return_piece(bytes);
+        self.sink.core().return_piece(bytes);
         Ok(())
     }
 
     /// A copy of at most [`JOB_BYTES`].
     fn input(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut input = self.sink.worker().take_piece(JOB_BYTES);
+        let mut input = self.sink.core().take_piece(JOB_BYTES);
         input.extend_from_slice(bytes);
         input
     }
@@ -436,7 +436,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let computed = computed.map_err(|Panicked| panicked())?;
         let Filtered { job, out } = computed.value;
         filters.list = job.filters;
-        self.sink.worker().return_piece(job.input);
+        self.sink.core().return_piece(job.input);
         let out = out?;
         trace.filtered(computed.queued, computed.ran, bytes_in, out.len());
         self.update_server_timing(trace);
@@ -499,12 +499,12 @@ mod tests {
     use super::*;
     use crate::handler::Handled;
     use crate::handler::Handling;
-    use crate::http::client::Client;
     use crate::http::h1::conn::Conn;
-    use crate::http::request::Request;
     use crate::http::request_body::{ClientStream, RequestBody};
     use crate::http::response::Response;
     use crate::http::send::send;
+    use crate::message::client::Client;
+    use crate::message::request::Request;
     use crate::rate_limit::charges::Charges;
     use crate::rig::{Rig, message};
     use crate::route::RouteInput;
@@ -614,7 +614,8 @@ mod tests {
                 response.filters = filters;
                 let (service, lookups) = (rig.worker.service(), Cell::default());
                 let mut trace = Trace::new(Instant::now(), None);
-                let mut disk = DiskClient::new(&rig.worker, &service, 0, &lookups, &mut trace);
+                let mut disk =
+                    DiskClient::new(&rig.worker.core, &service.own, 0, &lookups, &mut trace);
                 let no_limits = Charges::default();
                 let sent =
                     send::<Conn>(&conn, &request, &mut response, &mut disk, &no_limits).await;
@@ -654,7 +655,7 @@ mod tests {
                 request.decode_path().expect("a path");
                 let (service, lookups) = (rig.worker.service(), Cell::default());
                 let mut trace = Trace::new(Instant::now(), None);
-                let disk = DiskClient::new(&rig.worker, &service, 0, &lookups, &mut trace);
+                let disk = DiskClient::new(&rig.worker.core, &service.own, 0, &lookups, &mut trace);
                 let client = Client::new(conn.peer(), &request, &Default::default());
                 let body = RequestBody::new(conn.clone(), &service.config.limits, None);
                 let mut handling = Handling::new(&rig.worker, &service, &client, body, disk);
@@ -836,7 +837,8 @@ mod tests {
                 response.filters = vec![Box::new(held)];
                 let (service, lookups) = (rig.worker.service(), Cell::default());
                 let mut trace = Trace::new(Instant::now(), None);
-                let mut disk = DiskClient::new(&rig.worker, &service, 0, &lookups, &mut trace);
+                let mut disk =
+                    DiskClient::new(&rig.worker.core, &service.own, 0, &lookups, &mut trace);
                 let no_limits = Charges::default();
                 let sent =
                     send::<Conn>(&conn, &request, &mut response, &mut disk, &no_limits).await;

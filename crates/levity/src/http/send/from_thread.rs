@@ -12,7 +12,7 @@ use tokio::time;
 
 use super::file::{is_socket_error, read_evidence_inline};
 use super::{ResponseSink, SendError, Sender};
-use crate::disk_client::DiskClient;
+use crate::files::disk_client::DiskClient;
 use crate::http::file_version::{EVIDENCE_BYTES_MAX, Verdict};
 use crate::http::response::FileBody;
 
@@ -49,11 +49,11 @@ impl<S: ResponseSink> Sender<'_, S> {
         file: &mut FileBody,
         disk: &mut DiskClient<'_>,
     ) -> Result<bool, SendError> {
-        let worker = self.sink.worker().clone();
-        let Some(_permit) = worker.zero_copy.transfers.try_take() else {
+        let core = self.sink.core().clone();
+        let Some(_permit) = core.zero_copy.transfers.try_take() else {
             return Ok(false);
         };
-        self.held_file.count(&worker);
+        self.held_file.count(&core);
         self.send_header_with_more().await?;
         self.wait_writable().await?;
         let clone = |socket: BorrowedFd<'_>| socket.try_clone_to_owned();
@@ -70,7 +70,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         while file.remaining > 0 && self.throttle.allowance() > 0 {
             self.wait_writable().await?;
             let from = Instant::now();
-            let io_timeout = disk.service().config.limits.io_timeout;
+            let io_timeout = disk.config().config.limits.io_timeout;
             let Some(sent) = self.trip(&socket, file, io_timeout).await? else {
                 self.pace.thread_from = u64::MAX;
                 break;
@@ -78,7 +78,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             if sent.bytes > 0 {
                 self.sent_pages = true;
                 self.count_sent(sent.bytes, sent.bytes).await;
-                let stats = &disk.worker().stats;
+                let stats = &disk.core().stats;
                 stats.reads_cached.add(1);
                 stats.zero_copy_bytes.add(sent.bytes as u64);
                 let to = self.last_byte.unwrap_or(from);
@@ -131,7 +131,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         file: &FileBody,
         io_timeout: Duration,
     ) -> Result<Option<Transferred>, SendError> {
-        let thread = self.sink.worker().zero_copy.thread.as_ref();
+        let thread = self.sink.core().zero_copy.thread.as_ref();
         let Some(thread) = thread.filter(|thread| thread.is_available()) else {
             return Ok(None);
         };

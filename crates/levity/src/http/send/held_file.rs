@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use levity_disk::OpenFile;
 
-use crate::cache::EntryRef;
-use crate::entry::Content;
+use crate::files::cache::EntryRef;
+use crate::files::entry::Content;
 use crate::http::response::{Body, PartSource};
+use crate::loop_core::LoopCore;
 use crate::shares::claim::Requester;
 use crate::shares::common::CommonHold;
-use crate::worker::Worker;
 
 /// The file of a response, if it has one.
 #[derive(Default)]
@@ -69,10 +69,10 @@ impl<'s> HeldFile<'s> {
     }
 
     /// Counts the file, if it does not count yet.
-    pub(super) fn count(&self, worker: &Worker) {
+    pub(super) fn count(&self, core: &LoopCore) {
         if let (Some(requester), Some(source)) = (&self.requester, &self.file) {
             self.hold.get_or_init(|| {
-                let claims = requester.claims(&worker.stakes);
+                let claims = requester.claims(&core.stakes);
                 claims.hold(source.file().clone())
             });
         }

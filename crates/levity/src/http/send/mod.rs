@@ -32,24 +32,24 @@ use self::file::Pace;
 use self::held_file::HeldFile;
 use self::throttle::Throttle;
 use super::error::{error, from_io};
-use super::fields::Fields;
 use super::filter::FilterError;
-use super::request::Request;
 use super::request_body::ClientStream;
 use super::response::{Body, PartError, PartSource, Response, StreamError, UpgradeError};
-use crate::cache::EntryRef;
-use crate::disk_client::DiskClient;
-use crate::entry::{Bytes, Content, PAGES_BYTES_MIN};
+use crate::files::cache::EntryRef;
+use crate::files::disk_client::DiskClient;
+use crate::files::entry::{Bytes, Content, PAGES_BYTES_MIN};
+use crate::loop_core::LoopCore;
+use crate::message::fields::Fields;
+use crate::message::request::Request;
 use crate::rate_limit::charges::Charges;
-use crate::worker::Worker;
 
 /// A [`ClientStream`] to which a response can be written, in the framing of its HTTP version.
 pub trait ResponseSink: ClientStream {
     /// An encoded header section.
     type Header;
 
-    /// The worker that serves the stream.
-    fn worker(&self) -> &Rc<Worker>;
+    /// The core of the loop that serves the stream.
+    fn core(&self) -> &Rc<LoopCore>;
 
     /// Encodes a header section. Sends nothing, so that an error may still replace the response.
     fn header(&self, head: &Head<'_>) -> Self::Header;
@@ -292,7 +292,7 @@ pub async fn send<S: ResponseSink>(
         false => Box::pin(sender.send_filtered(&mut body, filters, disk)).await,
     };
     match &outcome {
-        Err(SendError::Unreadable(error)) => report_unreadable(sink.worker(), request, error),
+        Err(SendError::Unreadable(error)) => report_unreadable(sink.core(), request, error),
         // Not logged before the first byte: a new lookup or an error response follows.
         Err(SendError::Rewritten) if sender.is_committed() => {
             let path = String::from_utf8_lossy(&request.path);
@@ -351,9 +351,9 @@ pub async fn interim<S: ResponseSink>(sink: &S, header: S::Header) {
     }
 }
 
-fn report_unreadable(worker: &Worker, request: &Request, error: &io::Error) {
+fn report_unreadable(core: &LoopCore, request: &Request, error: &io::Error) {
     let path = String::from_utf8_lossy(&request.path);
-    worker.disk_failed(error, || format!("cannot read {path}: {error}"));
+    core.disk_failed(error, || format!("cannot read {path}: {error}"));
 }
 
 fn source(body: &Body, trace: &Trace) -> Source {
@@ -604,20 +604,20 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     fn sends_pages(&self, bytes: usize) -> bool {
         bytes >= PAGES_BYTES_MIN
             && self.sink.has_tcp_socket()
-            && self.sink.worker().zero_copy.pages.borrow().is_some()
+            && self.sink.core().zero_copy.pages.borrow().is_some()
     }
 
     /// Returns the number of bytes that were sent. The rest has to be copied, because the kernel has no memory for
     /// references now.
     async fn send_pages(&mut self, pages: &Pages, range: Range<usize>) -> Result<usize, SendError> {
-        let worker = self.sink.worker().clone();
+        let core = self.sink.core().clone();
         let bytes_before = self.body_bytes;
         let call = |socket: BorrowedFd<'_>, at: u64, bytes: usize| {
             let start = range.start + at as usize;
-            let mut sender = worker.zero_copy.pages.borrow_mut();
+            let mut sender = core.zero_copy.pages.borrow_mut();
             let sender = sender.as_mut().expect("checked by `sends_pages`");
             let sent = sender.send(socket, pages, start..start + bytes)?;
-            worker.stats.zero_copy_bytes.add(sent.unwrap_or(0) as u64);
+            core.stats.zero_copy_bytes.add(sent.unwrap_or(0) as u64);
             Ok(sent)
         };
         match self.transfer(range.len(), call).await {
@@ -727,8 +727,8 @@ async fn with_send_timeout<S: ResponseSink, T>(
         }
         if !waiting {
             waiting = true;
-            held_file.count(sink.worker());
-            let send_timeout = sink.worker().service().config.limits.send_timeout;
+            held_file.count(sink.core());
+            let send_timeout = sink.core().config().config.limits.send_timeout;
             sink.timer().set_for_client(Instant::now(), send_timeout);
         }
         if sink.timer().poll_expired(context) {

@@ -10,8 +10,8 @@ use std::time::Instant;
 use levity_wire::range::Part;
 
 use super::{ResponseSink, SendError, Sender, disconnected, poll_before_body, with_send_timeout};
-use crate::disk_client::DiskClient;
-use crate::entry::Content;
+use crate::files::disk_client::DiskClient;
+use crate::files::entry::Content;
 use crate::http::file_version::Verdict;
 use crate::http::response::{FileBody, Multipart, PartSource};
 
@@ -75,7 +75,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         disk: &mut DiskClient<'_>,
     ) -> Result<bool, SendError> {
         let from = Instant::now();
-        let worker = self.sink.worker().clone();
+        let core = self.sink.core().clone();
         self.encode_header();
         let bytes_max = self.throttle.allowance();
         let (sink, header) = (self.sink, &mut self.header);
@@ -84,7 +84,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             if header_alone.is_some() {
                 return Poll::Ready(Ok(header_alone));
             }
-            let mut scratch = worker.outbound.borrow_mut();
+            let mut scratch = core.outbound.borrow_mut();
             scratch.clear();
             body.push_at_hand(*position, &mut scratch);
             if scratch.is_empty() {
@@ -102,7 +102,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             return Ok(false);
         };
         let content_bytes = {
-            let sent = &worker.outbound.borrow()[..progress.body_bytes];
+            let sent = &core.outbound.borrow()[..progress.body_bytes];
             position.advance(body, sent)
         };
         self.count_content(content_bytes);
@@ -111,7 +111,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             && content_bytes > 0
         {
             file.cached.warm.set(true);
-            worker.stats.reads_cached.add(1);
+            core.stats.reads_cached.add(1);
             let to = self.last_byte.unwrap_or(from);
             disk.trace.wrote(None, from, to, progress.body_bytes as u64);
         }

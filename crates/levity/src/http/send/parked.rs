@@ -14,12 +14,11 @@ use levity_telemetry::trace::Trace;
 use levity_wire::http1::Trailers;
 
 use super::{ResponseSink, Sent};
-use crate::http::client::{Client, logged_tls};
 use crate::http::held::{Held, HeldClient};
-use crate::http::request::Request;
 use crate::http::request_body::ClientStream;
-use crate::route::Location;
-use crate::worker::LocalService;
+use crate::loop_core::config::LoopConfig;
+use crate::message::client::{Client, logged_tls};
+use crate::message::request::Request;
 
 impl<S: ResponseSink> HeldClient for S {
     fn timer(&self) -> &Timer {
@@ -89,9 +88,19 @@ pub struct Parked {
 // A byte more, and the allocator gives each of them 224.
 const _: () = assert!(size_of::<Parked>() <= 192);
 
+/// Where a request was answered: the numbers of its site and of its log, if there are some, and its route, or nothing.
+pub struct Place<'a> {
+    /// The number of the site.
+    pub site: Option<usize>,
+    /// The number of the log.
+    pub log: Option<usize>,
+    /// The path of the route.
+    pub route: &'a str,
+}
+
 /// What is kept of a request and of the start of its response, for the log.
 pub struct Subject {
-    service: Rc<LocalService>,
+    config: Rc<LoopConfig>,
     /// The number of the site, if there is one.
     site: Option<u32>,
     /// The number of the log, if there is one.
@@ -126,8 +135,9 @@ const PARTS: usize = Part::UserAgent as usize + 1;
 impl Subject {
     /// Copies what the log needs.
     pub fn new(
-        service: Rc<LocalService>,
-        (request, location, client): (&Request, Option<&Location>, &Client),
+        config: Rc<LoopConfig>,
+        (request, client): (&Request, &Client),
+        place: Place<'_>,
         user: &[u8],
         arrived: Instant,
         sent: &Sent,
@@ -141,7 +151,7 @@ impl Subject {
             given_id.as_bytes(),
             user,
             request.host(),
-            location.map_or(b"", |location| location.route.as_bytes()),
+            place.route.as_bytes(),
             request.method(),
             request.sent_target(),
             header("referer"),
@@ -153,11 +163,9 @@ impl Subject {
             text.len() as u16
         });
         Self {
-            site: location.map(|location| location.site as u32),
-            log: location
-                .map_or(service.log, |location| location.log)
-                .map(|log| log as u32),
-            service,
+            site: place.site.map(|site| site as u32),
+            log: place.log.map(|log| log as u32),
+            config,
             arrived,
             first_byte: sent.first_byte.unwrap_or(sent.ended),
             status: sent.status,
@@ -207,29 +215,29 @@ impl Parked {
     }
 
     fn conclude<S: ResponseSink>(&self, sink: &S, end: End) {
-        let (worker, of) = (ResponseSink::worker(sink), &self.subject);
+        let (core, of) = (ResponseSink::core(sink), &self.subject);
         let trace = Trace::new(of.arrived, None);
         let (duration, ttfb) = (of.arrived.elapsed(), of.first_byte - of.arrived);
         let number = |number: u32| number as usize;
         let (site, log) = (of.site.map(number), of.log.map(number));
-        let stats = &worker.stats;
+        let stats = &core.stats;
         stats.answered.add(1);
         stats.request(of.status, Source::None, duration, ttfb, &trace);
         stats.sent_bytes.add(self.sent);
         if let Some(site) = site {
-            let cells = of.service.site_cells(site);
+            let cells = of.config.site_cells(site);
             cells.request(of.status, self.sent, duration);
         }
-        of.service.log_in(log, || Record {
+        of.config.log_in(log, || Record {
             peer: of.client,
             via: sink.peer().socket_ip(),
             user: of.part(Part::User),
             limited: None,
-            arrived: worker.wall_time(of.arrived),
+            arrived: core.clock.wall_time(of.arrived),
             id: Some(of.id()),
             scheme: of.scheme,
             host: of.part(Part::Host),
-            site: site.map_or("", |site| of.service.site_name(site)),
+            site: site.map_or("", |site| of.config.site_name(site)),
             route: str::from_utf8(of.part(Part::Route)).unwrap_or_default(),
             method: of.part(Part::Method),
             target: of.part(Part::Target),

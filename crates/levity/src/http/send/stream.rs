@@ -15,7 +15,7 @@ use levity_telemetry::trace::Trace;
 use super::throttle::STREAM_BYTES_MAX;
 use super::{Framing, ResponseSink, SendError, Sender, disconnected, with_send_timeout};
 use crate::http::response::{BodyStream, Piece, PieceLimits, Upgrade};
-use crate::pipes::PipeLease;
+use crate::loop_core::pipes::PipeLease;
 
 impl<S: ResponseSink> Sender<'_, S> {
     /// Sends each piece of `stream` as it is received.
@@ -34,7 +34,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                     self.send_piece(Some(&mut *stream), &bytes, is_last, trace)
                         .await?;
                     // Returned before the next wait, so that an idle stream holds no memory.
-                    self.sink.worker().return_piece(bytes);
+                    self.sink.core().return_piece(bytes);
                 }
                 Piece::Spliced(pipe) => self.send_spliced(stream, pipe, trace).await?,
                 Piece::End(trailers) => return self.finish(&trailers).await,
@@ -111,7 +111,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let (from, bytes_before) = (Instant::now(), self.body_bytes);
         let sent = self.drain_pipe(stream, &mut pipe).await;
         let spliced_bytes = self.body_bytes - bytes_before;
-        self.sink.worker().stats.spliced_bytes.add(spliced_bytes);
+        self.sink.core().stats.spliced_bytes.add(spliced_bytes);
         self.wrote_piece(from, bytes_before, &sent, trace);
         sent
     }

@@ -124,7 +124,7 @@ fn a_client_may_disconnect_within_parts() {
         }
     });
     rig.assert_idle();
-    assert_eq!(rig.worker.stats.ended(Ended::ClientAbort), 42);
+    assert_eq!(rig.worker.core.stats.ended(Ended::ClientAbort), 42);
 }
 
 /// Turns of the event loop in which what is counted of a response that stalls would end, if it did.
@@ -147,7 +147,7 @@ fn a_part_of_a_compressed_body_counts_while_the_client_takes_nothing() {
         let kind = "Content-Type: text/plain\r\nContent-Length: 0";
         let header = format!("HTTP/1.1 200 OK\r\n{parts}\r\n{kind}\r\n\r\n");
         backend.send(&header).await;
-        let used = || rig.worker.stakes.shares().used(Resource::Files);
+        let used = || rig.worker.core.stakes.shares().used(Resource::Files);
         let mut counted = 0;
         while counted < STALL_TURNS {
             yield_now().await;
@@ -178,9 +178,9 @@ fn a_client_that_stalls_before_a_part_holds_no_memory() {
         while !header.ends_with("Content-Range: bytes") {
             header += &client.read(1).await.expect("a byte");
             settle().await;
-            assert_eq!(rig.worker.disk.budget().in_use(), 0, "{header}");
+            assert_eq!(rig.worker.core.disk.budget().in_use(), 0, "{header}");
         }
-        assert_eq!(rig.worker.stats.reads_cached.get(), 0);
+        assert_eq!(rig.worker.core.stats.reads_cached.get(), 0);
         client.rest().await;
         client.close().await;
     });
@@ -209,7 +209,7 @@ fn a_file_that_grows_between_parts() {
         client.close().await;
     });
     rig.assert_idle();
-    assert_eq!(rig.worker.stats.ended(Ended::Complete), 1);
+    assert_eq!(rig.worker.core.stats.ended(Ended::Complete), 1);
 }
 
 /// The client reads each possible number of bytes and then closes the connection. All resources are released.
@@ -231,8 +231,8 @@ fn a_client_may_disconnect_after_each_byte() {
         }
         // Complete: the request at the start, and those of the last two clients, whose bytes had all been sent.
         let bytes = whole.len() as u64;
-        assert_eq!(rig.worker.stats.ended(Ended::ClientAbort), bytes - 1);
-        assert_eq!(rig.worker.stats.ended(Ended::Complete), 3);
+        assert_eq!(rig.worker.core.stats.ended(Ended::ClientAbort), bytes - 1);
+        assert_eq!(rig.worker.core.stats.ended(Ended::Complete), 3);
     });
     rig.assert_idle();
 }
@@ -252,7 +252,7 @@ fn a_client_may_disconnect_within_a_file() {
         }
     });
     rig.assert_idle();
-    assert_eq!(rig.worker.stats.ended(Ended::ClientAbort), 40);
+    assert_eq!(rig.worker.core.stats.ended(Ended::ClientAbort), 40);
 }
 
 /// The connection of a client that reads nothing is reset. After an orderly close, the kernel would keep the unsent
@@ -278,7 +278,7 @@ fn a_client_that_reads_nothing_is_reset() {
         }
     });
     rig.assert_idle();
-    assert_eq!(rig.worker.stats.ended(Ended::Timeout), 9);
+    assert_eq!(rig.worker.core.stats.ended(Ended::Timeout), 9);
 }
 
 /// The final response must not follow an incomplete interim one.
@@ -320,6 +320,6 @@ fn a_file_that_shrinks_is_cut_off() {
             client.close().await;
         });
         rig.assert_idle();
-        assert_eq!(rig.worker.stats.ended(Ended::Error), 1);
+        assert_eq!(rig.worker.core.stats.ended(Ended::Error), 1);
     }
 }

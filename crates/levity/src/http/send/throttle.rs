@@ -117,7 +117,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         mut at: Instant,
     ) -> Result<usize, SendError> {
         let sink = self.sink;
-        self.held_file.count(sink.worker());
+        self.held_file.count(sink.core());
         let granted = loop {
             sink.timer().set(at);
             let waited = poll_fn(|context| {

@@ -14,12 +14,12 @@ use levity_telemetry::trace::Trace;
 use levity_wire::http1::Trailers;
 use tokio::task::{self, JoinHandle, yield_now};
 
-use crate::http::fields::Fields;
 use crate::http::h1::conn::Conn;
 use crate::http::h1::parse;
-use crate::http::request::{Request, RequestError};
 use crate::http::request_body::ClientStream;
 use crate::http::send::{Head, ResponseSink};
+use crate::message::fields::Fields;
+use crate::message::request::{Request, RequestError};
 use crate::rig::{End as ClientEnd, Rig, settle};
 
 /// The maximum memory of a subscriber in addition to its idle connection.
@@ -247,19 +247,19 @@ impl Held {
     /// Counts and logs the response.
     fn conclude<S: ResponseSink>(&self, sink: &S, end: End) {
         self.events.waiting.borrow_mut()[self.index] = None;
-        let (worker, log) = (sink.worker(), &self.log);
+        let (core, log) = (sink.core(), &self.log);
         let trace = Trace::new(log.arrived, None);
         let (duration, ttfb) = (log.arrived.elapsed(), log.first_byte - log.arrived);
-        let stats = &worker.stats;
+        let stats = &core.stats;
         stats.request(200, Source::None, duration, ttfb, &trace);
         stats.sent_bytes.add(self.bytes);
-        worker.service().log_request(None, || Record {
+        core.config().log_in(Some(0), || Record {
             peer: sink.peer().ip(),
             via: sink.peer().socket_ip(),
             user: b"",
             limited: None,
             body_bytes: 0,
-            arrived: worker.wall_time(log.arrived),
+            arrived: core.clock.wall_time(log.arrived),
             id: None,
             scheme: sink.peer().scheme(),
             host: log.text(0),
@@ -292,7 +292,7 @@ async fn subscribe(conn: &Conn, events: Rc<Events>) -> Result<Box<Held>, Request
     conn.timer().clear();
     // Boxed, as an exchange is.
     let begun = Box::pin(Held::begin(conn, &request, events)).await;
-    conn.worker.return_request(request);
+    conn.core.return_request(request);
     begun.map_err(|_| RequestError::Gone)
 }
 
@@ -306,7 +306,7 @@ async fn connection(conn: Rc<Conn>, events: Rc<Events>) -> End {
         }
         Err(_) => End::ClientAbort,
     };
-    conn.worker.stats.connection_ended(end);
+    conn.core.stats.connection_ended(end);
     end
 }
 

@@ -21,10 +21,10 @@ use levity_wire::accept;
 use self::html::Readme;
 use self::snapshot::{Shared, Snapshot, cut};
 use super::generated::{Gathered, Generated, Output, Unreadable};
-use crate::disk_client::DetachedDisk;
+use crate::files::disk_client::DetachedDisk;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::{Body, OwnedBytes, Response, StreamError};
+use crate::message::request::Request;
 use crate::route::{NameRules, OwnedRules};
 use crate::shares::claim::Claims;
 use crate::shares::{Held, Portion, Resource, Shortage};
@@ -289,7 +289,7 @@ fn writer(subject: Subject, output: Output, hold: Hold) -> Writer {
 }
 
 fn unreadable(error: std::io::Error, subject: &Subject, disk: &DetachedDisk) -> StreamError {
-    Unreadable::boxed(error, &subject.path, disk.worker())
+    Unreadable::boxed(error, &subject.path, disk.core())
 }
 
 /// What the client of a listing holds until it has received it.

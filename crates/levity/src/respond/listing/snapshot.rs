@@ -10,9 +10,9 @@ use tokio::sync::watch;
 
 use super::READER_FILES;
 use super::order::{Merge, sorted};
-use crate::cache::Recency;
-use crate::compute::{Compute, DroppedInPool, Panicked};
-use crate::disk_client::DetachedDisk;
+use crate::files::cache::Recency;
+use crate::files::disk_client::DetachedDisk;
+use crate::loop_core::compute::{Compute, DroppedInPool, Panicked};
 use crate::shares::claim::Claims;
 use crate::shares::common::Common;
 use crate::shares::{Held, Portion, Resource, Shortage, Used};
@@ -144,7 +144,7 @@ impl Snapshot {
             true => sorted(&piece),
             false => in_pool(disk, move || sorted(&piece)).await?,
         };
-        let compute = &disk.worker().compute;
+        let compute = &disk.core().compute;
         Ok(Self::new(
             compute,
             (vec![run], Vec::new()),
@@ -193,7 +193,7 @@ impl Snapshot {
         };
         let merged = merged(disk, runs).await?;
         let readme = readmes.into_iter().min().map(|(_, name)| name);
-        let compute = &disk.worker().compute;
+        let compute = &disk.core().compute;
         Ok(Self::new(compute, merged, held, is_cut, readme))
     }
 
@@ -254,7 +254,7 @@ async fn in_pool<T: Send + 'static>(
     disk: &DetachedDisk,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    let compute = &disk.worker().compute;
+    let compute = &disk.core().compute;
     let computed = compute.run(Class::Response, disk.connection(), JOB_TIME, work);
     Ok(computed.await?.value)
 }
@@ -320,8 +320,8 @@ impl Shared {
         all.push(Arc::downgrade(&shared));
         drop(all);
         let (disk, claims) = (disk.clone(), claims.clone());
-        let worker = disk.worker().clone();
-        worker.spawn_background(async move {
+        let core = disk.core().clone();
+        core.spawn_background(async move {
             let making = Snapshot::of_many(&disk, &claims, &reader, piece, key.entries_max);
             let made = tokio::select! {
                 () = sender.closed() => return,

@@ -74,8 +74,8 @@ async fn until(condition: impl Fn() -> bool) {
 
 /// Waits until one connection without streams is left, and all requests are logged.
 async fn until_idle(rig: &Rig) {
-    until(|| rig.worker.timers.len() == 1).await;
-    let stats = &rig.worker.stats;
+    until(|| rig.worker.core.timers.len() == 1).await;
+    let stats = &rig.worker.core.stats;
     assert_eq!(stats.begun.get(), stats.answered.get());
 }
 
@@ -151,7 +151,7 @@ fn a_stalled_stream_delays_no_other() {
             let mut other = get(client, "/file").await.into_body();
             assert_eq!(whole(&mut other).await, b"content");
         }
-        assert_eq!(rig.worker.timers.len(), 2);
+        assert_eq!(rig.worker.core.timers.len(), 2);
         assert_eq!(whole(&mut stalled).await, large().as_bytes());
     });
 }
@@ -233,7 +233,7 @@ fn a_client_that_opens_no_window_gets_no_more_time() {
             large_body(client, "u=3").await,
         ];
         let mut turns = 0;
-        while rig.worker.timers.len() > 1 {
+        while rig.worker.core.timers.len() > 1 {
             let (reply, _) = client.send(request(Method::HEAD, "/large"), true).await;
             assert_eq!(reply.await.expect("a response").status(), 200);
             turns += 1;
@@ -252,7 +252,7 @@ fn a_stalled_stream_is_reset_and_its_connection_continues() {
     with_two_files(async |rig, client| {
         let mut stalled = get(client, "/large").await.into_body();
         let mut turns = 0;
-        while rig.worker.timers.len() > 1 {
+        while rig.worker.core.timers.len() > 1 {
             // A chunk in memory is held for a second before the wait for the client begins.
             yield_now().await;
             turns += 1;
@@ -396,8 +396,8 @@ fn a_disconnected_client_releases_everything() {
         let client = Client::new(&rig).await;
         let _body = get(&client, "/large").await.into_body();
         client.close().await;
-        until(|| rig.worker.timers.is_empty()).await;
-        let stats = &rig.worker.stats;
+        until(|| rig.worker.core.timers.is_empty()).await;
+        let stats = &rig.worker.core.stats;
         assert_eq!((stats.begun.get(), stats.answered.get()), (1, 1));
     });
     rig.assert_idle();
@@ -491,11 +491,11 @@ fn a_receiver_that_has_to_end_waits_for_its_client_as_long_as_others() {
             raw_get(3, "/large", "*/*"),
         ];
         client.send(begin.concat()).await;
-        until(|| rig.worker.timers.len() == 3).await;
+        until(|| rig.worker.core.timers.len() == 3).await;
         settle().await;
         remove_box(&rig).await;
         rig.pass_seconds(100).await;
-        until(|| rig.worker.timers.len() <= 1).await;
+        until(|| rig.worker.core.timers.len() <= 1).await;
         client.break_off().await;
     });
     rig.assert_idle();
@@ -511,8 +511,8 @@ fn a_draining_worker_completes_its_streams() {
         assert_eq!(get(&idle, "/absent").await.status(), 404);
         let worker = rig.worker.clone();
         let drained = task::spawn_local(async move {
-            worker.begin_drain().await;
-            worker.drained().await;
+            worker.core.begin_drain().await;
+            worker.core.drained().await;
         });
         idle.served().await;
         assert_eq!(whole(&mut body).await, large().as_bytes());

@@ -68,7 +68,7 @@ pub fn fill(
     }
     if let Some(script) = outgoing.script.filter(|_| !proxy.strip_prefix.is_empty()) {
         // Its path below the root differs from the one below the site.
-        let name = [&proxy.strip_prefix, &b"/"[..], script.name()].concat();
+        let name = [&proxy.strip_prefix, &b"/"[..], &script.name].concat();
         environment.set("SCRIPT_NAME", &name)?;
     }
     for (name, value) in &proxy.params {
@@ -81,8 +81,8 @@ pub fn fill(
 fn script<'a>(outgoing: &'a UpstreamRequest<'_>) -> cgi::Script<'a> {
     if let Some(script) = outgoing.script {
         return cgi::Script {
-            name: script.name(),
-            info: script.info(),
+            name: &script.name,
+            info: script.info.as_deref(),
             is_file: true,
         };
     }

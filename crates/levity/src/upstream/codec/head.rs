@@ -5,7 +5,7 @@ use levity_wire::http1::{self, Limits};
 use levity_wire::sendfile_header::{self, Delegation};
 use levity_wire::{grip, mailbox_header, mime};
 
-use crate::http::fields::Fields;
+use crate::message::fields::Fields;
 
 /// The maximum size of a status line, in bytes.
 const STATUS_LINE_BYTES_MAX: usize = 8 * 1024;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use levity_telemetry::stall;
 use levity_wire::decimal;
 
-use crate::http::request::Request;
+use crate::message::request::Request;
 
 const DIGITS_MAX: usize = 8;
 

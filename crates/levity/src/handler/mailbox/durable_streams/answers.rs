@@ -6,9 +6,9 @@ use levity_wire::durable_streams::{Offset, Producer};
 
 use super::super::refused_by_store;
 use crate::http::error::error;
-use crate::http::fields::Fields;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, Refusal};
+use crate::message::fields::Fields;
 
 /// A response without content that says so.
 pub fn empty(status: u16) -> Response {

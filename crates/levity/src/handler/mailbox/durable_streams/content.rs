@@ -32,7 +32,11 @@ impl Handling<'_> {
         let cost = Duration::from_nanos(body.len() as u64 * NS_PER_BYTE);
         let stream = self.body.stream().number();
         let read = move || messages(&body);
-        let computed = self.worker.compute.run(Class::Response, stream, cost, read);
+        let computed = self
+            .worker
+            .core
+            .compute
+            .run(Class::Response, stream, cost, read);
         match computed.await {
             Ok(computed) => computed.value,
             Err(_) => Err(NotJson("the body cannot be read".to_owned())),

@@ -11,18 +11,18 @@ use levity_telemetry::access_log::End;
 use levity_wire::durable_streams::{Control, DataEvent, Form, push_control};
 use levity_wire::sse;
 
-use super::super::stay::{Due, Sending, Stay, TURN_BYTES_MAX};
+use crate::handler::mailbox::receiver_clock::{Due, Sending, Stay, TURN_BYTES_MAX};
 use crate::http::held::{Held, HeldClient};
 use crate::http::response::{Body, Response};
+use crate::loop_core::LoopCore;
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
-use crate::worker::Worker;
 
 /// The maximum of content that is encoded at once, in bytes.
 const PART_BYTES_MAX: usize = 16 * 1024;
 
 /// A reader.
 pub struct EventReceiver {
-    worker: Rc<Worker>,
+    core: Rc<LoopCore>,
     tail: Tail,
     form: Form,
     cursor: u64,
@@ -53,14 +53,14 @@ struct Found {
 impl EventReceiver {
     /// A reader whose first read has found something, if only the stream.
     pub fn new(
-        worker: Rc<Worker>,
+        core: Rc<LoopCore>,
         set: &Arc<MailboxSet>,
         (tail, found): (Tail, ReadResult),
         cursor: u64,
         slot: ReceiverSlot,
     ) -> Self {
         Self {
-            worker,
+            core,
             tail,
             form: Form::of(&found.content_type.essence),
             cursor,
@@ -115,7 +115,7 @@ impl EventReceiver {
                     Poll::Ready(Ok(found)) => self.state = State::Found(Found::new(found)),
                     // The client learns why when it comes back.
                     Poll::Ready(Err(_)) => self.state = State::Ends,
-                    Poll::Pending => match ready!(self.stay.poll(&self.worker, client, context)) {
+                    Poll::Pending => match ready!(self.stay.poll(&self.core, client, context)) {
                         Due::End => self.state = State::Ends,
                         Due::Heartbeat => self.sending.start(sse::HEARTBEAT.to_vec()),
                     },
@@ -179,15 +179,13 @@ impl Held for EventReceiver {
             if client.is_gone(context) {
                 return Poll::Ready(End::ClientAbort);
             }
-            let polled = self
-                .sending
-                .poll(&self.worker, client, context, sent, false);
+            let polled = self.sending.poll(&self.core, client, context, sent, false);
             match ready!(polled) {
                 Ok(more) => moved += more,
                 Err(end) => return Poll::Ready(end),
             }
             if matches!(self.state, State::Ends) {
-                return self.sending.poll_end(&self.worker, client, context);
+                return self.sending.poll_end(&self.core, client, context);
             }
             if moved >= TURN_BYTES_MAX {
                 context.waker().wake_by_ref();

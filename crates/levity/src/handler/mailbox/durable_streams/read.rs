@@ -15,9 +15,9 @@ use super::content::body;
 use super::events::EventReceiver;
 use super::rejected;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
+use crate::message::request::Request;
 use crate::route::MailboxEndpoint;
 
 /// About the maximum of bytes that a reader who waits gets at a time. A single append may be larger.
@@ -56,8 +56,8 @@ impl Handling<'_> {
                 let last = found.without_content();
                 let tail = self.streams(set).follow(name, last, READ_BYTES_MAX);
                 let tail = tail.map_err(|reason| refused(set, reason))?;
-                let worker = self.worker.clone();
-                let receiver = EventReceiver::new(worker, set, (tail, found), cursor, slot);
+                let core = self.worker.core.clone();
+                let receiver = EventReceiver::new(core, set, (tail, found), cursor, slot);
                 let receiver = receiver.within(self.token_time_left()).within(lifetime);
                 Ok(receiver.response())
             }
@@ -74,7 +74,7 @@ impl Handling<'_> {
     }
 
     fn cursor(&self, query: &Query) -> u64 {
-        let now = self.worker.wall_time(Instant::now());
+        let now = self.worker.core.clock.wall_time(Instant::now());
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let random = RandomState::new().hash_one(0) as u32;
         cursor(since.as_secs(), query.cursor, random)

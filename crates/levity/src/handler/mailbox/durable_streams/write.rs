@@ -9,9 +9,9 @@ use super::super::super::Handling;
 use super::answers::{appended, created};
 use super::rejected;
 use crate::http::error::error;
-use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::mailboxes::set::MailboxSet;
+use crate::message::request::Request;
 use crate::route::MailboxEndpoint;
 
 impl Handling<'_> {

@@ -22,10 +22,10 @@ pub(super) use self::output::PIECE_BYTES_MAX;
 pub(super) use self::shutdown::LINGER_TIME_MAX;
 use super::credit::{GROWTH_BYTES_MAX, WINDOW_BYTES};
 use super::turns::Turns;
-use crate::failed_lookups::FailedLookups;
+use crate::files::missing_lookups::FailedLookups;
 use crate::http::arriving::Arriving;
-use crate::http::request::Arrival;
-use crate::worker::Worker;
+use crate::loop_core::LoopCore;
+use crate::message::request::Arrival;
 
 /// The maximum of bytes by which a window may be larger than usual because of bodies with a usual window.
 const CREDIT_BYTES_MAX: usize = (CONNECTION_WINDOW_BYTES - USUAL_WINDOW_BYTES) as usize;
@@ -72,7 +72,7 @@ impl Conn {
     /// A connection over `transport` on which `first` was received.
     pub fn new(arriving: Arriving, transport: Transport, first: Vec<u8>) -> Rc<Self> {
         arriving.timer.set_socket(transport.tcp_socket());
-        let limits = &arriving.worker.service().wire_limits;
+        let limits = &arriving.core.config().wire_limits;
         let mut nonce = [0; 16];
         // Without random bytes the keys of WebSockets can be guessed. They only protect caches that do not know the protocol.
         let _ = getrandom::fill(&mut nonce);
@@ -103,9 +103,9 @@ impl Conn {
         })
     }
 
-    /// The worker of the connection.
-    pub fn worker(&self) -> &Rc<Worker> {
-        &self.arriving.worker
+    /// The core of the loop that serves the connection.
+    pub fn core(&self) -> &Rc<LoopCore> {
+        &self.arriving.core
     }
 
     /// A number that no other one of the process has.
@@ -256,7 +256,7 @@ impl Conn {
         }
         self.with_wire(|wire| wire.release(stream));
         self.wake_next();
-        if self.worker().is_draining() {
+        if self.core().is_draining() {
             self.begin_shutdown(now);
         }
     }

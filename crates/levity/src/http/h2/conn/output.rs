@@ -90,7 +90,7 @@ impl Conn {
             }
         }
         self.has_bodies.set(false);
-        self.worker().return_frames_out(std::mem::take(out));
+        self.core().return_frames_out(std::mem::take(out));
         Poll::Ready(Ok(()))
     }
 
@@ -148,7 +148,7 @@ impl Conn {
     ) -> T {
         let mut wire = self.wire.borrow_mut();
         if wire.out().capacity() == 0 {
-            *wire.out() = self.worker().take_frames_out();
+            *wire.out() = self.core().take_frames_out();
         }
         let was_empty = wire.out().is_empty();
         let written = write(&mut wire);

@@ -28,7 +28,7 @@ impl Conn {
         if self.shutdown_since.get().is_some() {
             return self.timer().set(now + SHUTDOWN_TIME);
         }
-        let idle_timeout = self.worker().service().config.limits.idle_timeout;
+        let idle_timeout = self.core().config().config.limits.idle_timeout;
         self.timer().set_idle(now, idle_timeout);
     }
 
@@ -36,7 +36,7 @@ impl Conn {
     /// answered (RFC 9113, 6.8). Returns whether the time for the second step is over.
     pub fn poll_timeout(&self, context: &mut Context<'_>) -> bool {
         let is_expired = self.timer().poll_expired(context);
-        if !is_expired && !self.worker().is_draining() {
+        if !is_expired && !self.core().is_draining() {
             return false;
         }
         if self.shutdown_since.get().is_some() {
@@ -76,7 +76,7 @@ impl Conn {
 
     /// Starts the time-out for the rest of the output.
     pub fn begin_finish(&self) {
-        let send_timeout = self.worker().service().config.limits.send_timeout;
+        let send_timeout = self.core().config().config.limits.send_timeout;
         self.timer().set(Instant::now() + send_timeout);
     }
 

@@ -53,7 +53,7 @@ impl Stream {
     ) -> Self {
         let timer = Rc::new(Timer::default());
         Self {
-            registration: Registration::new(conn.worker().clone(), timer.clone()),
+            registration: Registration::new(conn.core().clone(), timer.clone()),
             timer,
             conn,
             id,
@@ -137,7 +137,7 @@ impl Stream {
 
     /// Whether the client may send bytes of bodies has changed: the wait for them begins again.
     pub(super) fn window_changed(&self) {
-        let timers = &self.conn.worker().timers;
+        let timers = &self.conn.core().timers;
         let waits_for_client = timers.client_awaited_since(self.registration.number());
         // Others wait for an application, whose time does not change.
         if waits_for_client.is_some() && self.has_open_body() {

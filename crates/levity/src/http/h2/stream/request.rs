@@ -15,11 +15,11 @@ use levity_wire::http1::{Reject, Trailers};
 use super::super::credit::Credit;
 use super::super::head;
 use super::Stream;
-use crate::failed_lookups::FailedLookups;
-use crate::http::fields::Fields;
+use crate::files::missing_lookups::FailedLookups;
 use crate::http::gathered::Gathered;
-use crate::http::request::RequestError;
 use crate::http::request_body::{ClientStream, PART_BYTES_MAX};
+use crate::message::fields::Fields;
+use crate::message::request::RequestError;
 use crate::shares::claim::Claims;
 
 impl Stream {

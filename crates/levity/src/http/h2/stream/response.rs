@@ -16,7 +16,7 @@ use super::super::head;
 use super::Stream;
 use crate::http::request_body::ClientStream;
 use crate::http::send::{Framing, Head, Progress, ResponseSink};
-use crate::worker::Worker;
+use crate::loop_core::LoopCore;
 
 /// The encoded header section of a response.
 pub struct Header {
@@ -42,7 +42,7 @@ impl Stream {
             let written = self.conn.written_with_bodies();
             let is_progress = self.seen_written.replace(written) != written;
             if is_progress && self.timer.is_set() && !(needs_window && self.has_closed_window()) {
-                let send_timeout = self.conn.worker().service().config.limits.send_timeout;
+                let send_timeout = self.conn.core().config().config.limits.send_timeout;
                 self.timer.set_for_client(Instant::now(), send_timeout);
             }
         }
@@ -87,20 +87,20 @@ impl Stream {
         let block = header.block;
         self.conn
             .with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), ends));
-        self.conn.worker().return_head(block.into_buffer());
+        self.conn.core().return_head(block.into_buffer());
     }
 }
 
 impl ResponseSink for Stream {
     type Header = Header;
 
-    fn worker(&self) -> &Rc<Worker> {
-        self.conn.worker()
+    fn core(&self) -> &Rc<LoopCore> {
+        self.conn.core()
     }
 
     fn header(&self, head: &Head<'_>) -> Header {
         Header {
-            block: head::write(head, self.conn.worker()),
+            block: head::write(head, self.conn.core()),
             length: head.length.filter(|_| !head.may_have_trailers),
             has_body: head.has_body && head.upgrade.is_none(),
         }

@@ -92,15 +92,15 @@ const BODIES_BYTES: usize = 1 << 20;
 
 /// All that another client may hold of the memory of bodies, or half of it.
 fn hold_bodies(rig: &Rig, portion: Portion) -> Held {
-    let client = crate::http::client::Client::without_address("http");
+    let client = crate::message::client::Client::without_address("http");
     let requester = Requester {
         client: &client,
         connection: u64::MAX,
         stream: u64::MAX,
     };
-    let claims = requester.claims(&rig.worker.stakes);
+    let claims = requester.claims(&rig.worker.core.stakes);
     let mut held = claims.nothing_lasting(Resource::Bodies, portion);
-    let free = held.max() - rig.worker.stakes.shares().used(Resource::Bodies);
+    let free = held.max() - rig.worker.core.stakes.shares().used(Resource::Bodies);
     held.grow(free);
     held
 }
@@ -140,7 +140,7 @@ fn with_large_window(test: impl AsyncFnOnce(&Rig, &Client)) {
         backend.until("0\r\n\r\n").await;
         backend.send("HTTP/1.1 204 No Content\r\n\r\n").await;
         assert_eq!(reply.await.expect("a response").status(), 204);
-        until(|| rig.worker.stakes.shares().used(Resource::Bodies) == 0).await;
+        until(|| rig.worker.core.stakes.shares().used(Resource::Bodies) == 0).await;
         test(&rig, client).await;
     });
 }
@@ -160,7 +160,7 @@ fn unread_bodies_hold_up_no_other_frames() {
     with_large_window(async |rig, client| {
         // Without this the upload would have credit.
         let others = hold_bodies(rig, Portion::Half);
-        let used = || rig.worker.stakes.shares().used(Resource::Bodies);
+        let used = || rig.worker.core.stakes.shares().used(Resource::Bodies);
         let mut stalled = get(client, "/large").await.into_body();
         let (_reply, mut body) = unread_upload(client).await;
         let excess = UNREAD_BYTES - USUAL_WINDOW_BYTES as usize;
@@ -221,7 +221,7 @@ fn bodies_that_have_arrived_and_that_nobody_reads_hold_up_no_others() {
     let (rig, other) = with_other_upstream("");
     let _silent = Backend::new("unix:/app");
     run(&rig, &Builder::new(), async |client| {
-        let used = || rig.worker.stakes.shares().used(Resource::Bodies);
+        let used = || rig.worker.core.stakes.shares().used(Resource::Bodies);
         let mut unread = fill_window(client).await;
         assert!((1..USUAL_WINDOW_BYTES as usize).contains(&used()));
         let (reply, mut body) = client.send(request(Method::POST, "/other"), false).await;
@@ -284,7 +284,7 @@ fn an_upload_that_waits_for_memory_holds_none_and_has_no_time_out() {
     const START_BYTES: usize = 40_000;
     let (rig, app) = Rig::proxy(&format!("[limits]\nbodies_memory = {BODIES_BYTES}\n"));
     run(&rig, &Builder::new(), async |client| {
-        let used = || rig.worker.stakes.shares().used(Resource::Bodies);
+        let used = || rig.worker.core.stakes.shares().used(Resource::Bodies);
         let (reply, mut body) = client.send(request(Method::POST, "/app"), false).await;
         let (mut backend, _) = app.asked().await;
         send_part(&mut body, START_BYTES).await;
@@ -396,7 +396,7 @@ fn a_refusal_does_not_wait_for_the_request() {
         let mut silent = refused_upload(client).await;
         let all = Bytes::from(vec![0; 1024 * 1024]);
         ending.send_data(all, true).expect("it is open");
-        until(|| rig.worker.timers.len() == 2).await;
+        until(|| rig.worker.core.timers.len() == 2).await;
         rig.pass(Duration::from_secs(2));
         let reset = poll_fn(|context| silent.poll_reset(context)).await;
         assert_eq!(reset.expect("a reset"), Reason::NO_ERROR);
@@ -414,7 +414,7 @@ fn a_refused_header_does_not_reset_its_body() {
         assert_eq!(reply.await.expect("a response").status(), 414);
         let all = Bytes::from(vec![0; 1024 * 1024]);
         body.send_data(all, true).expect("it is open");
-        until(|| rig.worker.timers.len() == 1).await;
+        until(|| rig.worker.core.timers.len() == 1).await;
     });
 }
 
@@ -425,7 +425,7 @@ fn refused_bodies_hold_up_further_requests_for_two_seconds() {
     run(&rig, &Builder::new(), async |client| {
         let mut bodies = refused_uploads(client).await;
         // The connection has a timer as well.
-        assert_eq!(rig.worker.timers.len(), STREAMS_MAX + 1);
+        assert_eq!(rig.worker.core.timers.len(), STREAMS_MAX + 1);
         rig.pass(Duration::from_secs(2));
         // The client begins it when it may.
         assert_eq!(get(client, "/a").await.status(), 200);

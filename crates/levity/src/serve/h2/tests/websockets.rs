@@ -104,7 +104,7 @@ fn a_websocket_that_its_backend_has_ended_may_be_reset() {
         until_idle(&rig).await;
         assert_eq!(backend.rest().await, "");
     });
-    assert_eq!(rig.worker.stats.ended(Ended::Complete), 1);
+    assert_eq!(rig.worker.core.stats.ended(Ended::Complete), 1);
 }
 
 #[test]

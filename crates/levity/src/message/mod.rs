@@ -1,0 +1,6 @@
+//! HTTP messages as values: requests, header fields, and the client that a request came from.
+
+pub mod client;
+pub mod client_prefix;
+pub mod fields;
+pub mod request;
