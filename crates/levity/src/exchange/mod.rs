@@ -121,21 +121,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
     }
     handling.completed(&sent);
     if let Body::Held { held, .. } = response.body {
-        let user = handling.user();
-        let place = parked::Place {
-            site: location.map(|location| location.site),
-            log: service.log_of(location),
-            route: location.map_or("", |location| &location.route),
-        };
-        let arrived = handling.disk.trace.arrived();
-        let subject = parked::Subject::new(
-            service.own.clone(),
-            (request, &client),
-            place,
-            user,
-            arrived,
-            &sent,
-        );
+        let subject = logged_later(&handling, &service, (request, location), &sent);
         return Exchanged::new(&sent, true, Some(Box::new(Parked::new(held, subject))));
     }
     let user = handling.user().to_vec();
@@ -149,6 +135,23 @@ pub async fn exchange<S: ResponseSink + 'static>(
     };
     conclude(worker, sink, &service, &subject, &sent, handling.disk.trace);
     Exchanged::new(&sent, close, None)
+}
+
+/// What the log needs of a request whose response outlives the exchange.
+fn logged_later(
+    handling: &Handling<'_>,
+    service: &LocalService,
+    (request, location): (&Request, Option<&Location>),
+    sent: &Sent,
+) -> parked::Subject {
+    let place = parked::Place {
+        site: location.map(|location| location.site),
+        log: service.log_of(location),
+        route: location.map_or("", |location| &location.route),
+    };
+    let (user, arrived) = (handling.user(), handling.disk.trace.arrived());
+    let about = (request, handling.client);
+    parked::Subject::new(service.own.clone(), about, place, user, arrived, sent)
 }
 
 /// Whether what was sent is an error that nobody may read.

@@ -169,7 +169,7 @@ impl Subrequest<'_> {
         let Some(files) = files.filter(|_| location.proxy.as_ref().is_some_and(is_ours)) else {
             return Ok(None);
         };
-        let Some(scripts) = files.scripts_of(&self.proxy) else {
+        let Some(scripts) = files.scripts_of(self.proxy) else {
             return Ok(None);
         };
         let now = Instant::now();

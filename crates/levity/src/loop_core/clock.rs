@@ -8,12 +8,14 @@ use levity_wire::date;
 /// The time as of the last sweep.
 pub struct Clock(Cell<Time>);
 
-impl Clock {
+impl Default for Clock {
     /// The time now.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self(Cell::new(Time::now()))
     }
+}
 
+impl Clock {
     /// Reads both clocks.
     pub fn read(&self) {
         self.0.set(Time::now());

@@ -148,7 +148,7 @@ impl LoopCore {
             completions: parts.completions,
             stats: parts.stats,
             timers: Timers::default(),
-            clock: Clock::new(),
+            clock: Clock::default(),
             inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),
             bulk: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),
             frames_in: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),
@@ -271,7 +271,7 @@ impl LoopCore {
         }
     }
 
-    /// Waits for the end of all connections, and of [background tasks](Worker::spawn_background).
+    /// Waits for the end of all connections, and of [background tasks](LoopCore::spawn_background).
     pub async fn drained(&self) {
         while !self.timers.is_empty() || self.background_tasks.get() > 0 {
             self.work_ended.notified().await;
@@ -310,7 +310,7 @@ impl LoopCore {
         *self.oldest_idle.borrow_mut() = oldest.into_list();
     }
 
-    /// Runs a task that outlives its connection, and for which [`drained`](Worker::drained) waits.
+    /// Runs a task that outlives its connection, and for which [`drained`](LoopCore::drained) waits.
     pub fn spawn_background(self: &Rc<Self>, future: impl Future<Output = ()> + 'static) {
         self.background_tasks.update(|tasks| tasks + 1);
         let running = BackgroundTask(self.clone());

@@ -385,6 +385,13 @@ fn shared_cache(
     Arc::new(SharedCache::new(bytes_max, files_max, workers))
 }
 
+/// Starts the store of mailboxes.
+fn start_mailboxes(shared: &Shared) -> io::Result<mailboxes::start::Started> {
+    let store = &shared.service.config.mailbox_store;
+    let budget = shared.parts.mailboxes.budget.clone();
+    mailboxes::start::start(store, shared.workers, budget)
+}
+
 fn start_watchdog(worker_stats: &[Arc<WorkerStats>]) -> io::Result<Watchdog> {
     let polls = worker_stats.iter().map(|stats| stats.polls.clone());
     let started = Watchdog::start(polls.collect(), diagnostics::log);
@@ -549,11 +556,7 @@ impl Server {
         let worker_stats = worker_stats(count);
         let upstreams = Arc::new(Upstreams::from_pointee(shared.service.upstreams.clone()));
         let tls = Arc::new(CurrentTls::new(shared.service.tls.clone()));
-        let mailboxes = mailboxes::start::start(
-            &config.mailbox_store,
-            count,
-            shared.parts.mailboxes.budget.clone(),
-        )?;
+        let mailboxes = start_mailboxes(&shared)?;
         let resume = mailboxes::start::in_memory(count);
         let figures = mailbox_figures(&mailboxes, &resume, &shared.parts);
         let sources = sources(&shared, &upstreams, &tls, figures);
