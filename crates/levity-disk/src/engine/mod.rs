@@ -38,7 +38,7 @@ mod tests {
     use crate::Settings;
     use crate::disk::Disk;
     use crate::files::{Root, Symlinks};
-    use crate::job::{Class, Completion, Direct, Done, Job, Op, Reply};
+    use crate::job::{Class, Completion, Direct, Done, Job, Reply, op};
     use std::sync::{Arc, LazyLock, mpsc};
 
     static SMALL_RING: LazyLock<Description> = LazyLock::new(|| Description {
@@ -93,7 +93,7 @@ mod tests {
         let (send, received) = mpsc::channel();
         let offset = |number| number * 19_997;
         for number in 0..JOBS {
-            let op = Op::Read {
+            let op = op::Read {
                 file: Arc::clone(&file),
                 offset: offset(number) as u64,
                 len: LEN,
@@ -106,7 +106,7 @@ mod tests {
         drop(send);
         let mut answered = 0;
         for (number, completion) in received {
-            let Ok(Done::Read(ready, _)) = completion.result else {
+            let Ok(Done::Read((ready, _))) = completion.result else {
                 panic!("{completion:?}");
             };
             let bytes = ready.into_bytes(disk.budget()).unwrap();
