@@ -18,7 +18,6 @@ use super::throttle::STREAM_BYTES_MAX;
 use super::{ResponseSink, SendError, Sender};
 use crate::compute::{Compute, DroppedInPool, Panicked};
 use crate::disk_client::DiskClient;
-use crate::entry::Content;
 use crate::http::filter::{BodyFilter, FilterError, JOB_BYTES};
 use crate::http::response::{Body, BodyStream, FileBody, Piece, PieceLimits};
 use crate::shares::claim::Claims;
@@ -117,13 +116,10 @@ impl<S: ResponseSink> Sender<'_, S> {
                 self.filter_bytes(filters, (**page).as_ref(), disk.trace)
                     .await?
             }
-            Body::Memory(cached, range) => match &cached.entry.content {
-                Content::Memory(bytes, _) => {
-                    self.filter_bytes(filters, &bytes[range.clone()], disk.trace)
-                        .await?;
-                }
-                Content::File(_) => unreachable!("a memory body is of an entry in memory"),
-            },
+            Body::Memory(cached, range) => {
+                let bytes = &cached.entry.bytes()[range.clone()];
+                self.filter_bytes(filters, bytes, disk.trace).await?;
+            }
             Body::File(file) => self.filter_file(filters, file, Then::Finish, disk).await?,
             Body::Parts(parts) => {
                 while let Some(mut part) = parts.next(disk).await? {
