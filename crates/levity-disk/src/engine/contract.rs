@@ -76,8 +76,8 @@ pub struct StartContext<'a> {
     pub(super) budget: &'a Budget,
     /// The maximum of jobs in the engine: the sum over devices, because a frozen one keeps its share.
     pub(super) jobs_max: usize,
-    /// The text after a colon in the setting, for `simulated`.
-    pub(super) options: Option<&'a str>,
+    /// The text after a colon in the setting, which only engines of tests have.
+    pub options: Option<&'a str>,
 }
 
 impl StartContext<'_> {

@@ -10,6 +10,7 @@ mod async_read;
 mod blocking;
 mod command_queue;
 mod contract;
+#[cfg(any(test, feature = "test-support"))]
 pub mod crash;
 mod io_uring;
 mod linux_aio;
@@ -18,6 +19,7 @@ mod posix_aio;
 mod readahead;
 mod running;
 mod sendfile;
+#[cfg(any(test, feature = "test-support"))]
 pub mod simulated;
 mod table;
 mod threads;

@@ -23,8 +23,8 @@
 //! *After a crash of the machine* content is as of the last [`Sync`] of the file; what was written later
 //! may be there, be missing, or be zeroes. Names are as of the last `Sync` of their directory; later changes of
 //! names may be there or not, each for itself. A file that a crash must not tear is therefore created without a
-//! name, written, synced, linked or renamed, and then its directory is synced.
-//! [`engine::crash`](crate::engine::crash) lists the possible states in tests.
+//! name, written, synced, linked or renamed, and then its directory is synced. `engine/crash.rs` lists the possible
+//! states in tests.
 
 use std::ffi::CStr;
 use std::sync::Arc;
