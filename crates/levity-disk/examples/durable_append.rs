@@ -15,8 +15,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use levity_disk::{
-    Change, Class, Completion, Disk, Done, Job, NewFile, Op, OpenFile, Reply, Root, Settings,
-    Symlinks,
+    Class, Completion, Disk, Done, Job, Op, OpenFile, Operation, Reply, Root, Settings, Symlinks,
+    op,
 };
 
 /// The size of a record in bytes.
@@ -60,16 +60,13 @@ impl Writers {
         let name = path.file_name().ok_or("FILE has no name")?;
         let disk = Disk::start(Settings::default())?;
         let (to, outcomes) = mpsc::channel();
-        let create = Op::Change(Change::Create(NewFile::Named {
+        let create = op::Create::Named {
             root,
             path: CString::new(name.as_bytes())?,
             mode: 0o600,
-        }));
-        submit(&disk, create, 0, &to);
-        let file = match outcomes.recv()?.1? {
-            Done::Created(file) => file,
-            other => return Err(format!("a creation was answered with {other:?}").into()),
         };
+        submit(&disk, create, 0, &to);
+        let file = op::Create::output(outcomes.recv()?.1?);
         Ok(Self {
             disk,
             file,
@@ -80,21 +77,16 @@ impl Writers {
     }
 
     fn append(&self, writer: usize) {
-        let append = Change::Append {
+        let append = op::Append {
             file: Arc::clone(&self.file),
             bytes: Arc::clone(&self.record),
         };
-        submit(&self.disk, Op::Change(append), writer, &self.to);
+        submit(&self.disk, append, writer, &self.to);
     }
 
     fn sync(&self, writer: usize) {
         let file = Arc::clone(&self.file);
-        submit(
-            &self.disk,
-            Op::Change(Change::Sync { file }),
-            writer,
-            &self.to,
-        );
+        submit(&self.disk, op::Sync { file }, writer, &self.to);
     }
 
     /// Returns the number of durable records.
@@ -105,8 +97,8 @@ impl Writers {
         while writing > 0 {
             let (writer, result) = self.outcomes.recv()?;
             match result? {
-                Done::Appended { .. } => self.sync(writer),
-                Done::Synced => {
+                Done::Append(_) => self.sync(writer),
+                Done::Sync(()) => {
                     durable += 1;
                     let goes_on = durable < RECORDS_MAX && Instant::now() < end;
                     if goes_on {
@@ -122,7 +114,7 @@ impl Writers {
     }
 }
 
-fn submit(disk: &Disk, op: Op, writer: usize, to: &Sender<Outcome>) {
+fn submit(disk: &Disk, op: impl Into<Op>, writer: usize, to: &Sender<Outcome>) {
     let reply = Box::new(Answer {
         writer,
         to: to.clone(),

@@ -39,8 +39,8 @@ pub use files::{
     set_patience, set_unclosed_max,
 };
 pub use job::{
-    Change, Class, Completion, Direct, Done, EngineId, First, Job, Lookup, NewFile, Op, Open,
-    Opened, ReadOptions, Ready, Reply, Variants, is_dead, is_full,
+    Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, Opened, Operation,
+    ReadOptions, Ready, Reply, Variants, is_dead, is_full, op,
 };
 pub use memory::{Budget, Buffer, Pages};
 pub use name_services::use_own_name_services;

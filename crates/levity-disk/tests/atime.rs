@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use levity_disk::{
-    Class, Completion, Disk, Job, Op, OpenFile, Ready, Reply, Root, Settings, Symlinks,
+    Class, Completion, Disk, Job, OpenFile, Ready, Reply, Root, Settings, Symlinks, op,
 };
 use tempfile::TempDir;
 
@@ -71,16 +71,15 @@ impl Reply for Answer {
 
 fn read_by(disk: &Disk, file: &Arc<OpenFile>) -> Ready {
     let (to, from) = mpsc::channel();
-    let op = Op::Read {
+    let op = op::Read {
         file: Arc::clone(file),
         offset: 0,
         len: 100,
     };
     disk.submit(Job::new(op, Class::First, Box::new(Answer(to))));
-    match from.recv().unwrap().result.unwrap() {
-        levity_disk::Done::Read(ready, _) => ready,
-        other => panic!("not a read: {other:?}"),
-    }
+    let completion = from.recv().unwrap().of::<op::Read>();
+    let (ready, _) = completion.result.unwrap();
+    ready
 }
 
 /// Whether the test can run on this machine; prints why not.

@@ -3,8 +3,7 @@
 use std::io::ErrorKind;
 
 use levity_disk::{
-    Class, Completion, Direct, Disk, Done, Job, Op, Ready, Reply, Root, Settings, StartError,
-    Symlinks,
+    Class, Completion, Direct, Disk, Job, Ready, Reply, Root, Settings, StartError, Symlinks, op,
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -142,7 +141,7 @@ fn read_directly(disk: &Disk) -> (Ready, bool) {
     std::fs::write(tree.path().join("file"), vec![7; 100_001]).unwrap();
     let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
     let (send, received) = std::sync::mpsc::channel();
-    let op = Op::Read {
+    let op = op::Read {
         file: root.open_cached(c"file").unwrap(),
         offset: 1,
         len: 200_000,
@@ -150,10 +149,8 @@ fn read_directly(disk: &Disk) -> (Ready, bool) {
     let mut job = Job::new(op, Class::Later, Box::new(Channel(send)));
     job.options.direct = Direct::Always;
     disk.submit(job);
-    let completion = received.recv().unwrap();
-    let Ok(Done::Read(ready, _)) = completion.result else {
-        panic!("{completion:?}");
-    };
+    let completion = received.recv().unwrap().of::<op::Read>();
+    let (ready, _) = completion.result.unwrap();
     (ready, root.file_system().nowait)
 }
 

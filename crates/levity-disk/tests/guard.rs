@@ -12,8 +12,8 @@ use std::process::{Command, Output};
 use std::sync::{Arc, mpsc};
 
 use levity_disk::{
-    Change, Class, Completion, Disk, Done, First, Job, Lookup, NewFile, Op, Open, Opened, Ready,
-    Reply, Root, Settings, Spool, Symlinks, guard, transmit,
+    Class, Completion, Disk, First, Job, Lookup, Opened, Operation, Ready, Reply, Root, Settings,
+    Spool, Symlinks, guard, op, transmit,
 };
 use rustix::fs::{Advice, AtFlags};
 use rustix::io::ReadWriteFlags;
@@ -184,13 +184,7 @@ impl Stage {
         }
         // One payload of each form.
         for _ in 0..3 {
-            let Done::Opened(Opened {
-                first: Some(ready), ..
-            }) = self.open()
-            else {
-                panic!("not an open");
-            };
-            self.send(ready);
+            self.send(self.open().first.expect("bytes"));
         }
         self.put_aside();
         self.remove();
@@ -202,37 +196,31 @@ impl Stage {
 
     fn put_aside(&self) {
         let spool = Arc::clone(&self.spool);
-        let Done::Created(file) = self.ask(Op::Change(Change::Create(NewFile::Spooled { spool })))
-        else {
-            panic!("not a creation");
-        };
-        let op = Op::Change(Change::Write {
+        let file = self.ask(op::Create::Spooled { spool });
+        let write = op::Write {
             file: Arc::clone(&file),
             offset: 0,
             bytes: Arc::new(vec![7; 65_536]),
-        });
-        assert!(matches!(self.ask(op), Done::Written(65_536)));
-        let op = Op::Read {
+        };
+        assert_eq!(self.ask(write), 65_536);
+        let read = op::Read {
             file,
             offset: 0,
             len: 65_536,
         };
-        let Done::Read(ready, _) = self.ask(op) else {
-            panic!("not a read");
-        };
+        let (ready, _) = self.ask(read);
         self.send(ready);
     }
 
     fn remove(&self) {
-        let op = Op::Change(Change::Unlink {
+        self.ask(op::Unlink {
             root: Arc::clone(&self.root),
             path: CString::new("sent").unwrap(),
             file: Some(self.root.open_cached(c"sent").unwrap()),
         });
-        assert!(matches!(self.ask(op), Done::Changed));
     }
 
-    fn ask(&self, op: Op) -> Done {
+    fn ask<O: Operation>(&self, op: O) -> O::Output {
         struct Answer(mpsc::Sender<Completion>);
         impl Reply for Answer {
             fn is_awaited(&self) -> bool {
@@ -245,11 +233,11 @@ impl Stage {
         let (to, from) = mpsc::channel();
         let reply = Box::new(Answer(to));
         self.disk.submit(Job::new(op, Class::First, reply));
-        from.recv().unwrap().result.unwrap()
+        from.recv().unwrap().of::<O>().result.unwrap()
     }
 
-    fn open(&self) -> Done {
-        self.ask(Op::Open(Open {
+    fn open(&self) -> Opened {
+        self.ask(op::Open {
             root: Arc::clone(&self.root),
             path: CString::new("file").unwrap(),
             first: Some(First {
@@ -259,7 +247,7 @@ impl Stage {
             }),
             variants: Box::default(),
             lookup: Lookup::Shared,
-        }))
+        })
     }
 
     fn send(&self, ready: Ready) {

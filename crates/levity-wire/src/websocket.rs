@@ -1,17 +1,16 @@
-//! The opening handshake of WebSockets (RFC 6455, 4), the negotiation of compression (RFC 7692), and the headers of frames
-//! that a server sends.
+//! The opening handshake of WebSockets (RFC 6455, 4), the negotiation of compression (RFC 7692), and frames (RFC 6455, 5).
 //!
 //! SHA-1, which the handshake needs, is the caller's.
 
+mod header;
 pub mod input;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use tungstenite::protocol::frame::FrameHeader;
-pub use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
 use crate::Reject;
 use crate::http1::{is_token, list, trim};
 use crate::parameters::{parameter, split};
+pub use header::{ClientHeader, Opcode, Violation, push_header};
 
 /// The only version, as text.
 pub const VERSION: &str = "13";
@@ -182,7 +181,7 @@ const HEADER_BYTES_MAX: usize = 10;
 
 /// The frame of a whole message, compressed as [`Deflate`] says or not.
 #[must_use]
-pub fn frame(opcode: OpCode, is_compressed: bool, content: &[u8]) -> Vec<u8> {
+pub fn frame(opcode: Opcode, is_compressed: bool, content: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEADER_BYTES_MAX + content.len());
     push_header(
         &mut frame,
@@ -193,24 +192,6 @@ pub fn frame(opcode: OpCode, is_compressed: bool, content: &[u8]) -> Vec<u8> {
     );
     frame.extend_from_slice(content);
     frame
-}
-
-/// Appends the header of a frame with `length` bytes of content, of at most 125 in a Close, Ping or Pong. Only the first part of
-/// a message has its opcode and [is compressed](Deflate). Frames of a server are not masked.
-pub fn push_header(
-    out: &mut Vec<u8>,
-    opcode: OpCode,
-    is_compressed: bool,
-    is_last: bool,
-    length: u64,
-) {
-    let header = FrameHeader {
-        is_final: is_last,
-        rsv1: is_compressed,
-        opcode,
-        ..FrameHeader::default()
-    };
-    header.format(length, out).expect("memory takes all");
 }
 
 /// Whether a Close frame may have this code (RFC 6455, 7.4, and the registry of IANA).
@@ -342,26 +323,6 @@ mod tests {
             negotiated(&["a"; EXTENSIONS_MAX + 1]),
             Err(EXTENSIONS_TOO_MANY)
         );
-    }
-
-    #[test]
-    fn headers_of_frames() {
-        let header = |opcode, is_compressed, is_last, length| {
-            let mut out = Vec::new();
-            push_header(&mut out, opcode, is_compressed, is_last, length);
-            out
-        };
-        let (text, more) = (OpCode::Data(Data::Text), OpCode::Data(Data::Continue));
-        // RFC 6455, 5.7.
-        assert_eq!(header(text, false, true, 5), [0x81, 5]);
-        assert_eq!(header(text, false, false, 3), [0x01, 3]);
-        assert_eq!(header(more, false, true, 2), [0x80, 2]);
-        assert_eq!(
-            header(OpCode::Control(Control::Ping), false, true, 5),
-            [0x89, 5]
-        );
-        // RFC 7692, 7.2.3.1.
-        assert_eq!(header(text, true, true, 7), [0xc1, 7]);
     }
 
     #[test]

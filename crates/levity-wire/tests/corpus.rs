@@ -284,6 +284,13 @@ fn grip() {
 }
 
 #[test]
+fn websocket_frames() {
+    replay("websocket_frames", properties::websocket_frames, |bytes| {
+        properties::websocket_frames_outcome(bytes).to_owned()
+    });
+}
+
+#[test]
 fn websocket_handshake() {
     replay(
         "websocket_handshake",

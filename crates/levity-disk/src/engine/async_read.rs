@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::blocking::{self, Opening};
 use super::ticket::{Ticket, WorkItem};
 use crate::files::{OpenFile, read};
-use crate::job::Op;
+use crate::job::{Done, Op, op};
 use crate::memory::{ALIGNMENT, Buffer, Reservation};
 
 /// A read that has started. Its owner must keep it until the kernel is done with its file and memory.
@@ -27,9 +27,9 @@ pub(super) struct AsyncRead {
 
 /// The file to read.
 enum Target {
-    /// The file of an [`Op::Read`].
+    /// The file of an [`op::Read`].
     Shared(Arc<OpenFile>),
-    /// The file of an [`Op::Open`], which nobody else has yet.
+    /// The file of an [`op::Open`], which nobody else has yet.
     Opening(Box<Opening>),
 }
 
@@ -64,7 +64,7 @@ pub(super) fn begin(work: WorkItem, pass_on: impl FnOnce(AsyncRead)) {
         Err(error) => return ticket.finish(Err(error)),
     };
     match opening.first_range(open.first, &mut ticket) {
-        None => ticket.finish(Ok(opening.unread())),
+        None => ticket.finish(Ok(Done::Open(opening.unread()))),
         Some((offset, len)) => {
             let target = Target::Opening(Box::new(opening));
             pass_on(AsyncRead::new(
@@ -79,16 +79,13 @@ pub(super) fn begin(work: WorkItem, pass_on: impl FnOnce(AsyncRead)) {
 }
 
 impl AsyncRead {
-    /// Starts an [`Op::Read`]. `None` if nobody waits for it any more. `blocks` makes the buffer of a read past
+    /// Starts a read. `None` if nobody waits for it any more. `blocks` makes the buffer of a read past
     /// the page cache, for the whole blocks around the bytes at an offset and of a length.
     pub(super) fn begin(
-        work: WorkItem,
+        work: WorkItem<op::Read>,
         blocks: impl FnOnce(Reservation, u64, usize) -> Buffer,
     ) -> Option<AsyncRead> {
-        let (op, ticket) = work.begin()?;
-        let Op::Read { file, offset, len } = op else {
-            unreachable!("an engine sends only reads here");
-        };
+        let (op::Read { file, offset, len }, ticket) = work.begin()?;
         let file = Target::Shared(file);
         Some(AsyncRead::new(file, offset, len, ticket, blocks))
     }
@@ -238,8 +235,8 @@ impl AsyncRead {
             ..
         } = self;
         ticket.finish(result.and_then(|()| match file {
-            Target::Shared(file) => blocking::read(&file, buffer, offset),
-            Target::Opening(opening) => opening.read(buffer, offset),
+            Target::Shared(file) => blocking::read(&file, buffer, offset).map(Done::Read),
+            Target::Opening(opening) => opening.read(buffer, offset).map(Done::Open),
         }));
     }
 }

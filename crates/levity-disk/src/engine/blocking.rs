@@ -8,9 +8,10 @@ use rustix::io::Errno;
 
 use super::ticket::Ticket;
 use crate::files::{
-    Kind, KnownDevices, OpenFile, accept_variant, create, folder, link, read, unlink, write,
+    Kind, KnownDevices, Meta, OpenFile, accept_variant, create, folder, link, read, unlink, write,
 };
-use crate::job::{Change, Done, First, Lookup, NewFile, Op, Open, Opened, Ready};
+use crate::job::Ready;
+use crate::job::op::{Appended, Create, Done, First, Lookup, Op, Open, Opened, Read};
 use crate::memory::Buffer;
 
 /// Where the bytes of a read are.
@@ -35,70 +36,50 @@ pub(super) fn perform_with(
         Op::Open(open) => {
             let opening = Opening::start(&open, ticket.devices())?;
             let Some((offset, len)) = opening.first_range(open.first, ticket) else {
-                return Ok(opening.unread());
+                return Ok(Done::Open(opening.unread()));
             };
             match read_bytes(opening.chosen(), offset, len, ticket)? {
-                ReadBytes::InMemory(buffer) => opening.read(buffer, offset),
-                ReadBytes::InPageCache(len) => Ok(opening.cached(offset, len)),
+                ReadBytes::InMemory(buffer) => opening.read(buffer, offset).map(Done::Open),
+                ReadBytes::InPageCache(len) => Ok(Done::Open(opening.cached(offset, len))),
             }
         }
-        Op::Read { file, offset, len } => match read_bytes(&file, offset, len, ticket)? {
-            ReadBytes::InMemory(buffer) => read(&file, buffer, offset),
+        Op::Read(Read { file, offset, len }) => match read_bytes(&file, offset, len, ticket)? {
+            ReadBytes::InMemory(buffer) => read(&file, buffer, offset).map(Done::Read),
             ReadBytes::InPageCache(len) => {
                 let now = file.refresh()?;
                 let held = usize::try_from(now.size.saturating_sub(offset)).unwrap_or(len);
                 let len = len.min(held);
-                Ok(Done::Read(Ready::PageCache { file, offset, len }, now))
+                Ok(Done::Read((Ready::PageCache { file, offset, len }, now)))
             }
         },
-        Op::List { reader, into } => reader.read(into).map(Done::Listed),
-        Op::Change(change) => perform_change(change),
-        Op::FreeSpace { root } => root.free_space().map(Done::FreeSpace),
-        Op::CheckRoot { root } => root.check(ticket.devices()).map(Done::RootChecked),
+        Op::List(op) => op.reader.read(op.into).map(Done::List),
+        Op::FreeSpace(op) => op.root.free_space().map(Done::FreeSpace),
+        Op::CheckRoot(op) => op.root.check(ticket.devices()).map(Done::CheckRoot),
+        Op::Create(op) => create_file(&op).map(Arc::new).map(Done::Create),
+        Op::Write(op) => {
+            write::write(&op.file, &op.bytes, op.offset)?;
+            Ok(Done::Write(op.bytes.len()))
+        }
+        Op::Append(op) => {
+            let (offset, len) = (write::append(&op.file, &op.bytes)?, op.bytes.len());
+            Ok(Done::Append(Appended { offset, len }))
+        }
+        Op::Allocate(op) => write::allocate(&op.file, op.offset, op.len).map(Done::Allocate),
+        Op::Sync(op) => Ok(write::sync(&op.file).map(Done::Sync)?),
+        Op::Link(op) => link::link(&op.file, &op.root, &op.path).map(Done::Link),
+        Op::Rename(op) => link::rename(&op.root, &op.from, &op.to, op.replace).map(Done::Rename),
+        Op::Unlink(op) => unlink::unlink(&op.root, &op.path, op.file.as_deref()).map(Done::Unlink),
+        Op::MakeFolder(op) => folder::make(&op.root, &op.path, op.mode).map(Done::MakeFolder),
+        Op::RemoveFolder(op) => folder::remove(&op.root, &op.path).map(Done::RemoveFolder),
     }
 }
 
-fn perform_change(change: Change) -> io::Result<Done> {
-    match change {
-        Change::Create(new) => create_file(&new).map(Arc::new).map(Done::Created),
-        Change::Write {
-            file,
-            offset,
-            bytes,
-        } => write::write(&file, &bytes, offset).map(|()| Done::Written(bytes.len())),
-        Change::Append { file, bytes } => {
-            let (offset, len) = (write::append(&file, &bytes)?, bytes.len());
-            Ok(Done::Appended { offset, len })
-        }
-        Change::Allocate { file, offset, len } => {
-            write::allocate(&file, offset, len).map(|()| Done::Changed)
-        }
-        Change::Sync { file } => Ok(write::sync(&file).map(|()| Done::Synced)?),
-        Change::Link { file, root, path } => {
-            link::link(&file, &root, &path).map(|()| Done::Changed)
-        }
-        Change::Rename {
-            root,
-            from,
-            to,
-            replace,
-        } => link::rename(&root, &from, &to, replace).map(|()| Done::Changed),
-        Change::Unlink { root, path, file } => {
-            unlink::unlink(&root, &path, file.as_deref()).map(|()| Done::Changed)
-        }
-        Change::MakeFolder { root, path, mode } => {
-            folder::make(&root, &path, mode).map(|()| Done::Changed)
-        }
-        Change::RemoveFolder { root, path } => folder::remove(&root, &path).map(|()| Done::Changed),
-    }
-}
-
-fn create_file(new: &NewFile) -> io::Result<OpenFile> {
-    let created = match new {
-        NewFile::Spooled { spool } => spool.create(),
-        NewFile::Nameless { root, folder, mode } => create::nameless(root, folder, *mode),
-        NewFile::Named { root, path, mode } => create::named(root, path, *mode),
-        NewFile::Appended { root, path, mode } => create::appended(root, path, *mode),
+fn create_file(op: &Create) -> io::Result<OpenFile> {
+    let created = match op {
+        Create::Spooled { spool } => spool.create(),
+        Create::Nameless { root, folder, mode } => create::nameless(root, folder, *mode),
+        Create::Named { root, path, mode } => create::named(root, path, *mode),
+        Create::Appended { root, path, mode } => create::appended(root, path, *mode),
     };
     created.inspect(OpenFile::wait_for_room)
 }
@@ -173,12 +154,12 @@ impl Opening {
     }
 
     /// The outcome if nothing is read.
-    pub(super) fn unread(self) -> Done {
+    pub(super) fn unread(self) -> Opened {
         self.done(|_| None, true)
     }
 
     /// The outcome if `len` bytes from `offset` are to be sent from the page cache.
-    fn cached(self, offset: u64, len: usize) -> Done {
+    fn cached(self, offset: u64, len: usize) -> Opened {
         let first = |file: &Arc<OpenFile>| Ready::PageCache {
             file: Arc::clone(file),
             offset,
@@ -188,7 +169,7 @@ impl Opening {
     }
 
     /// The outcome after `buffer` was read from `offset`. Updates the metadata.
-    pub(super) fn read(mut self, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
+    pub(super) fn read(mut self, mut buffer: Buffer, offset: u64) -> io::Result<Opened> {
         let file = self.chosen_mut();
         file.was_read();
         let before = file.meta;
@@ -198,7 +179,7 @@ impl Opening {
         Ok(self.done(|_| Some(Ready::Bytes(buffer)), stable))
     }
 
-    fn done(self, first: impl FnOnce(&Arc<OpenFile>) -> Option<Ready>, stable: bool) -> Done {
+    fn done(self, first: impl FnOnce(&Arc<OpenFile>) -> Option<Ready>, stable: bool) -> Opened {
         let file = Arc::new(self.file);
         let variants: Vec<_> = self
             .variants
@@ -206,13 +187,13 @@ impl Opening {
             .map(|variant| variant.map(Arc::new))
             .collect();
         let chosen = self.choice.and_then(|number| variants[number].as_ref());
-        Done::Opened(Opened {
+        Opened {
             first: first(chosen.unwrap_or(&file)),
             file,
             variants,
             stable,
             not_removed: self.not_removed,
-        })
+        }
     }
 }
 
@@ -241,10 +222,10 @@ fn variant(
 }
 
 /// The outcome of a read into `buffer` from `offset`.
-pub(super) fn read(file: &OpenFile, mut buffer: Buffer, offset: u64) -> io::Result<Done> {
+pub(super) fn read(file: &OpenFile, mut buffer: Buffer, offset: u64) -> io::Result<(Ready, Meta)> {
     file.was_read();
     let now = read::cut_at_end(file, &mut buffer, offset)?;
-    Ok(Done::Read(Ready::Bytes(buffer), now))
+    Ok((Ready::Bytes(buffer), now))
 }
 
 /// Reads `len` bytes from `offset` into memory, through the page cache or past it.

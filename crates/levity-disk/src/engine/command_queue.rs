@@ -10,7 +10,7 @@ use super::contract::Engine;
 use super::pool::{Pool, Queue};
 use super::ticket::WorkItem;
 use crate::files::OpenFile;
-use crate::job::Op;
+use crate::job::op;
 use crate::memory::{Buffer, Reservation};
 use crate::thread::{DiskThread, lock};
 
@@ -31,8 +31,8 @@ pub(super) enum Command {
 
 /// A read that the kernel does not have yet.
 pub(super) enum QueuedRead {
-    /// An [`Op::Read`]: dropped if nobody waits for it any more.
-    Work(WorkItem),
+    /// Dropped if nobody waits for it any more.
+    Work(WorkItem<op::Read>),
     /// A read of the first bytes of a file that the pool has opened.
     Begun(AsyncRead),
 }
@@ -41,10 +41,7 @@ impl QueuedRead {
     pub(super) fn file(&self) -> &OpenFile {
         match self {
             QueuedRead::Begun(read) => read.file(),
-            QueuedRead::Work(work) => match work.op() {
-                Op::Read { file, .. } => file,
-                other => unreachable!("only reads are sent here: {other:?}"),
-            },
+            QueuedRead::Work(work) => &work.op().file,
         }
     }
 
@@ -78,12 +75,10 @@ impl CommandQueue {
     /// Sends `work` to the owner if it is a read, otherwise to the pool. The pool passes the read of an open on to the
     /// owner.
     fn submit(self: &Arc<Self>, work: WorkItem) {
-        match work.op() {
-            Op::Read { file, .. } if (self.takes)(file) => {
-                self.push(Command::Read(QueuedRead::Work(work)));
-            }
-            op => {
-                let (queue, commands) = (Queue::of(op), Arc::clone(self));
+        match work.into_read(self.takes) {
+            Ok(read) => self.push(Command::Read(QueuedRead::Work(read))),
+            Err(work) => {
+                let (queue, commands) = (Queue::of(work.op()), Arc::clone(self));
                 self.pool.submit(queue, move || {
                     async_read::begin(work, |read| commands.pass(read))
                 });

@@ -23,11 +23,11 @@ pub trait Engine: Send + Sync {
     /// Every item is finished once ([`Ticket::finish`](super::Ticket::finish)), on a thread of the engine
     /// (within this call if the engine blocks), and with no lock held. An engine continues short reads, and
     /// repeats calls that failed with EINTR or EAGAIN, until the requested bytes or the end of the file are
-    /// reached: [`Done::Read`](crate::Done::Read) holds fewer bytes only at the end of the file. It checks
+    /// reached: an [`op::Read`](crate::op::Read) has fewer bytes as its output only at the end of the file. It checks
     /// the size again after the last byte, so that no bytes are handed over that a truncation has cut off.
     /// Any other errno is passed on unchanged, and bytes read before it are dropped.
     ///
-    /// Changes ([`Op::Change`](crate::Op::Change)) are left to the pool, also by an engine that blocks. A write is
+    /// [Changes](crate::op#changes) are left to the pool, also by an engine that blocks. A write is
     /// continued in the same way until all bytes are written, and keeps them until then. Writes, and reads of files
     /// that are open for writing, go through the page cache. A read of such a file is never shared with another read.
     fn submit(&self, work: WorkItem);
@@ -76,8 +76,8 @@ pub struct StartContext<'a> {
     pub(super) budget: &'a Budget,
     /// The maximum of jobs in the engine: the sum over devices, because a frozen one keeps its share.
     pub(super) jobs_max: usize,
-    /// The text after a colon in the setting, for `simulated`.
-    pub(super) options: Option<&'a str>,
+    /// The text after a colon in the setting, which only engines of tests have.
+    pub options: Option<&'a str>,
 }
 
 impl StartContext<'_> {

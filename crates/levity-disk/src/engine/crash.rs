@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::files::{Kind, Root};
-use crate::job::{Change, Done, Lookup, NewFile, Op, Open, Opened};
+use crate::job::op::{self, Create, Done, Lookup, Op, Open, Opened};
 use crate::thread::lock;
 
 /// Up to this number of changes of names that are not durable, every choice of them is tried.
@@ -240,39 +240,30 @@ impl Log {
             relative(folder, &path)
         };
         match (op, done) {
-            (Op::Change(Change::Create(new)), Done::Created(file)) => {
-                let name = match new {
-                    NewFile::Spooled { .. } | NewFile::Nameless { .. } => None,
-                    NewFile::Named { root, path, .. } | NewFile::Appended { root, path, .. } => {
+            (Op::Create(create), Done::Create(file)) => {
+                let name = match create {
+                    Create::Spooled { .. } | Create::Nameless { .. } => None,
+                    Create::Named { root, path, .. } | Create::Appended { root, path, .. } => {
                         Some(name(root, path))
                     }
                 };
                 self.created(file.meta.inode, name);
             }
-            (
-                Op::Change(Change::Write {
-                    file,
-                    offset,
-                    bytes,
-                }),
-                _,
-            ) => {
-                self.written(file.meta.inode, *offset, bytes);
+            (Op::Write(op), _) => self.written(op.file.meta.inode, op.offset, &op.bytes),
+            (Op::Append(op), Done::Append(appended)) => {
+                self.written(op.file.meta.inode, appended.offset, &op.bytes);
             }
-            (Op::Change(Change::Append { file, bytes }), Done::Appended { offset, .. }) => {
-                self.written(file.meta.inode, *offset, bytes);
-            }
-            (Op::Change(Change::Link { file, root, path }), _) => {
+            (Op::Link(op::Link { file, root, path }), _) => {
                 if let Some(file) = self.files_now.get(&file.meta.inode).copied() {
                     let name = name(root, path);
                     self.renamed(NameChange::Set { name, file });
                 }
             }
-            (Op::Change(Change::Rename { root, from, to, .. }), _) => {
+            (Op::Rename(op::Rename { root, from, to, .. }), _) => {
                 let (from, to) = (name(root, from), name(root, to));
                 self.renamed(NameChange::Moved { from, to });
             }
-            (Op::Change(Change::Unlink { root, path, .. }), _)
+            (Op::Unlink(op::Unlink { root, path, .. }), _)
             | (
                 Op::Open(Open {
                     root,
@@ -280,7 +271,7 @@ impl Log {
                     lookup: Lookup::Consume,
                     ..
                 }),
-                Done::Opened(Opened {
+                Done::Open(Opened {
                     not_removed: None, ..
                 }),
             ) => self.renamed(NameChange::Removed {

@@ -337,7 +337,7 @@ unsafe fn push(ring: &mut IoUring, entry: squeue::Entry) -> bool {
 mod tests {
     use super::*;
     use crate::files::{Root, Symlinks};
-    use crate::job::{Class, Completion, Direct, Done, Job, Op, Ready, Reply};
+    use crate::job::{Class, Completion, Direct, Done, Job, Ready, Reply, op};
     use crate::{Disk, Settings};
 
     struct Channel(mpsc::Sender<Completion>);
@@ -371,7 +371,7 @@ mod tests {
         for _ in 0..3 {
             let mut held = Vec::new();
             for number in 0..SLOTS + 2 {
-                let op = Op::Read {
+                let op = op::Read {
                     file: Arc::clone(&file),
                     offset: 1,
                     len: LEN,
@@ -381,7 +381,7 @@ mod tests {
                 job.options.direct = Direct::Always;
                 disk.submit(job);
                 let completion = received.recv().unwrap();
-                let Ok(Done::Read(Ready::Bytes(bytes), _)) = completion.result else {
+                let Ok(Done::Read((Ready::Bytes(bytes), _))) = completion.result else {
                     panic!("{completion:?}");
                 };
                 assert!(bytes.len() == LEN && bytes.iter().all(|byte| *byte == 7));

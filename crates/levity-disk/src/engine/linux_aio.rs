@@ -30,7 +30,7 @@ use super::blocking;
 use super::contract::{Engine, StartContext, StartError, Unavailable};
 use super::pool::{Pool, Queue};
 use super::ticket::WorkItem;
-use crate::job::Op;
+use crate::job::op;
 use crate::memory::Buffer;
 use crate::memory::arena::{self, Arena, SlotAllocator};
 use crate::syscall::aio::{Completed, Context, Request};
@@ -107,23 +107,21 @@ impl Aio {
 
 impl Engine for Aio {
     fn submit(&self, work: WorkItem) {
-        if is_for_the_owner(&work) {
-            return self.commands.push(Command::Work(work));
+        // The owner reads past the page cache, and must be able to open the second descriptor without blocking.
+        let is_direct = work.is_direct_read();
+        match work.into_read(|file| is_direct && file.reads_inline()) {
+            Ok(read) => self.commands.push(Command::Read(read)),
+            Err(work) => {
+                let queue = Queue::of(work.op());
+                self.pool.submit(queue, || work.run(blocking::perform));
+            }
         }
-        let queue = Queue::of(work.op());
-        self.pool.submit(queue, || work.run(blocking::perform));
     }
 
     fn shutdown(&self) {
         self.commands.push(Command::Stop);
         self.owner.join();
     }
-}
-
-/// Whether the owner makes a read: it goes past the page cache, and the second descriptor of the file can be
-/// opened without blocking.
-fn is_for_the_owner(work: &WorkItem) -> bool {
-    work.is_direct_read() && matches!(work.op(), Op::Read { file, .. } if file.reads_inline())
 }
 
 /// The queue to the owner. Lock-free, because event loops return slots, and with a system call only if the owner
@@ -137,7 +135,7 @@ struct CommandQueue {
 }
 
 enum Command {
-    Work(WorkItem),
+    Read(WorkItem<op::Read>),
     Stop,
 }
 
@@ -213,13 +211,13 @@ impl Owner {
     fn take_commands(&mut self) {
         while let Some(command) = self.commands.queue.pop() {
             match command {
-                Command::Work(work) => self.begin(work),
+                Command::Read(work) => self.begin(work),
                 Command::Stop => self.stop = true,
             }
         }
     }
 
-    fn begin(&mut self, work: WorkItem) {
+    fn begin(&mut self, work: WorkItem<op::Read>) {
         let allocator = &mut self.allocator;
         let slot = |memory, offset, len| Buffer::in_slot(memory, allocator, offset, len);
         self.waiting.extend(AsyncRead::begin(work, slot));

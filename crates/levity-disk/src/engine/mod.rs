@@ -10,6 +10,7 @@ mod async_read;
 mod blocking;
 mod command_queue;
 mod contract;
+#[cfg(any(test, feature = "test-support"))]
 pub mod crash;
 mod io_uring;
 mod linux_aio;
@@ -18,6 +19,7 @@ mod posix_aio;
 mod readahead;
 mod running;
 mod sendfile;
+#[cfg(any(test, feature = "test-support"))]
 pub mod simulated;
 mod table;
 mod threads;
@@ -38,7 +40,7 @@ mod tests {
     use crate::Settings;
     use crate::disk::Disk;
     use crate::files::{Root, Symlinks};
-    use crate::job::{Class, Completion, Direct, Done, Job, Op, Reply};
+    use crate::job::{Class, Completion, Direct, Done, Job, Reply, op};
     use std::sync::{Arc, LazyLock, mpsc};
 
     static SMALL_RING: LazyLock<Description> = LazyLock::new(|| Description {
@@ -93,7 +95,7 @@ mod tests {
         let (send, received) = mpsc::channel();
         let offset = |number| number * 19_997;
         for number in 0..JOBS {
-            let op = Op::Read {
+            let op = op::Read {
                 file: Arc::clone(&file),
                 offset: offset(number) as u64,
                 len: LEN,
@@ -106,7 +108,7 @@ mod tests {
         drop(send);
         let mut answered = 0;
         for (number, completion) in received {
-            let Ok(Done::Read(ready, _)) = completion.result else {
+            let Ok(Done::Read((ready, _))) = completion.result else {
                 panic!("{completion:?}");
             };
             let bytes = ready.into_bytes(disk.budget()).unwrap();

@@ -41,11 +41,10 @@ impl Queue {
     /// The queue for an operation.
     pub(super) fn of(op: &Op) -> Queue {
         match op {
-            Op::Open(_) | Op::List { .. } | Op::FreeSpace { .. } | Op::CheckRoot { .. } => {
-                Queue::Stat
+            Op::Read(_) | Op::Write(_) | Op::Append(_) | Op::Allocate(_) | Op::Sync(_) => {
+                Queue::Read
             }
-            Op::Change(change) if change.is_of_names() => Queue::Stat,
-            Op::Read { .. } | Op::Change(_) => Queue::Read,
+            _ => Queue::Stat,
         }
     }
 }

@@ -149,8 +149,8 @@ impl Engines {
             stats::add(&counters.bytes_written, len as u64);
         }
         match &completion.result {
-            Ok(Done::Opened(_)) => stats::add(&counters.opens, 1),
-            Ok(Done::Synced) => stats::add(&counters.syncs, 1),
+            Ok(Done::Open(_)) => stats::add(&counters.opens, 1),
+            Ok(Done::Sync(())) => stats::add(&counters.syncs, 1),
             _ => {}
         }
     }

@@ -29,7 +29,7 @@ impl Engine for Inline {
 }
 
 fn perform(op: Op, ticket: &mut Ticket) -> io::Result<Done> {
-    let is_read = matches!(op, Op::Read { .. });
+    let is_read = matches!(op, Op::Read(_));
     blocking::perform_with(op, ticket, |file, offset, len, ticket| {
         if is_read && len < COPIED_BYTES && ticket.try_grow(offset, len) {
             return blocking::read_through(file, offset, len, ticket);

@@ -35,7 +35,8 @@ use super::crash;
 use super::pool::{Pool, Queue};
 use super::ticket::{Ticket, WorkItem};
 use crate::files::{OpenFile, Root, write};
-use crate::job::{Change, Done, NewFile, Op, Open, Opened, Ready};
+use crate::job::Ready;
+use crate::job::op::{self, Done, Op, Opened, Place};
 use crate::memory::arena::{Arena, SlotAllocator};
 use crate::memory::{Budget, Buffer, span};
 use crate::thread::lock;
@@ -183,15 +184,13 @@ impl Simulation {
         self.wait_while_frozen(&path)?;
         let offset = match &op {
             Op::Open(open) => open.first.map_or(0, |first| first.offset),
-            Op::Read { offset, .. } => *offset,
+            Op::Read(read) => read.offset,
             _ => 0,
         };
-        if let Op::Change(change) = &op {
-            self.refuse_change(change)?;
-        }
+        self.refuse_change(&op)?;
         let mut done = crash::record(op, &path, |op| blocking::perform(op, ticket))?;
-        if let Done::Read(ready, _)
-        | Done::Opened(Opened {
+        if let Done::Read((ready, _))
+        | Done::Open(Opened {
             first: Some(ready), ..
         }) = &mut done
         {
@@ -201,13 +200,13 @@ impl Simulation {
         Ok(done)
     }
 
-    fn refuse_change(&self, change: &Change) -> Result<(), Errno> {
-        match change {
-            Change::Write { offset, bytes, .. } => self.refuse_write(*offset, bytes.len() as u64),
+    fn refuse_change(&self, op: &Op) -> Result<(), Errno> {
+        match op {
+            Op::Write(write) => self.refuse_write(write.offset, write.bytes.len() as u64),
             // Where it will be if no other append starts before.
-            Change::Append { file, bytes } => self.refuse_write(file.end(), bytes.len() as u64),
-            Change::Allocate { offset, len, .. } => self.refuse_beyond(*offset, *len),
-            Change::Sync { file } if file.sync_error().is_none() => {
+            Op::Append(append) => self.refuse_write(append.file.end(), append.bytes.len() as u64),
+            Op::Allocate(allocate) => self.refuse_beyond(allocate.offset, allocate.len),
+            Op::Sync(op::Sync { file }) if file.sync_error().is_none() => {
                 let number = self.syncs.fetch_add(1, Ordering::Relaxed);
                 let bad = self.faults.good_syncs
                     ..self.faults.good_syncs.saturating_add(self.faults.eio_syncs);
@@ -280,32 +279,15 @@ impl Simulation {
 /// and for a file without one, that still contains the path of its directory.
 fn path(op: &Op) -> Vec<u8> {
     match op {
-        Op::Open(Open { root, path, .. }) => beneath(root, path),
-        Op::Read { file, .. } => path_of(file),
-        Op::Change(change) => path_of_change(change),
-        Op::List { reader, .. } => path_of(reader.directory()),
-        Op::CheckRoot { root } | Op::FreeSpace { root } => {
-            root.named().as_os_str().as_bytes().to_vec()
+        Op::Link(op::Link { root, path, .. }) | Op::Unlink(op::Unlink { root, path, .. }) => {
+            beneath(root, path)
         }
-    }
-}
-
-fn path_of_change(change: &Change) -> Vec<u8> {
-    match change {
-        Change::Create(NewFile::Spooled { spool }) => spool.path().as_os_str().as_bytes().to_vec(),
-        Change::Create(NewFile::Nameless { root, folder, .. }) => beneath(root, folder),
-        Change::Create(
-            NewFile::Named { root, path, .. } | NewFile::Appended { root, path, .. },
-        )
-        | Change::Link { root, path, .. }
-        | Change::Unlink { root, path, .. }
-        | Change::MakeFolder { root, path, .. }
-        | Change::RemoveFolder { root, path }
-        | Change::Rename { root, to: path, .. } => beneath(root, path),
-        Change::Write { file, .. }
-        | Change::Append { file, .. }
-        | Change::Allocate { file, .. }
-        | Change::Sync { file } => path_of(file),
+        _ => match op.place() {
+            Place::Name(root, path) => beneath(root, path),
+            Place::File(file) => path_of(file),
+            Place::Root(root) => root.named().as_os_str().as_bytes().to_vec(),
+            Place::Spool(spool) => spool.path().as_os_str().as_bytes().to_vec(),
+        },
     }
 }
 

@@ -1,7 +1,9 @@
 //! The engines that exist.
 
 use super::contract::{Description, StartError, Unavailable};
-use super::{io_uring, linux_aio, posix_aio, readahead, sendfile, simulated, threads};
+#[cfg(any(test, feature = "test-support"))]
+use super::simulated;
+use super::{io_uring, linux_aio, posix_aio, readahead, sendfile, threads};
 use crate::job::EngineId;
 
 /// All engines. Names, documentation and values of `disk.engine` come from this table. `auto` is not an
@@ -68,6 +70,7 @@ pub const ENGINES: &[Description] = &[
         probe: runs_anywhere,
         start: sendfile::start,
     },
+    #[cfg(any(test, feature = "test-support"))]
     Description {
         name: "simulated",
         aliases: &[],
@@ -146,7 +149,7 @@ pub(crate) struct Choice<'a> {
     pub(crate) for_direct: Option<&'static Description>,
     /// Why.
     pub(crate) reason: String,
-    /// The text after a colon in the setting, for `simulated`.
+    /// The text after a colon in the setting, which only engines of tests have.
     pub(crate) options: Option<&'a str>,
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use crate::files::{KnownDevices, OpenFile};
-use crate::job::{Completion, Done, Op};
+use crate::job::{Completion, Done, Op, op};
 use crate::memory::{Reservation, span};
 
 /// A job in flight, as the scheduler sees it. Dropping it frees the device's slot.
@@ -31,8 +31,8 @@ pub(crate) trait InFlightJob: Send {
 }
 
 /// A job that has its slot and its memory, and may start.
-pub struct WorkItem {
-    op: Op,
+pub struct WorkItem<O = Op> {
+    op: O,
     ticket: Ticket,
 }
 
@@ -58,12 +58,19 @@ impl WorkItem {
         WorkItem { op, ticket }
     }
 
-    /// The operation.
-    pub fn op(&self) -> &Op {
-        &self.op
+    /// A read of a file that the engine `takes`, or the item as it was.
+    pub(super) fn into_read(
+        self,
+        takes: impl FnOnce(&OpenFile) -> bool,
+    ) -> Result<WorkItem<op::Read>, WorkItem> {
+        let WorkItem { op, ticket } = self;
+        match op {
+            Op::Read(op) if takes(&op.file) => Ok(WorkItem { op, ticket }),
+            op => Err(WorkItem { op, ticket }),
+        }
     }
 
-    /// Whether it is an [`Op::Read`] past the page cache. For an open this is decided once the file is open.
+    /// Whether it is a read past the page cache. For an open this is decided once the file is open.
     pub(crate) fn is_direct_read(&self) -> bool {
         self.ticket.decided_direct == Some(true)
     }
@@ -75,9 +82,16 @@ impl WorkItem {
             ticket.finish(result);
         }
     }
+}
+
+impl<O> WorkItem<O> {
+    /// The operation.
+    pub fn op(&self) -> &O {
+        &self.op
+    }
 
     /// Call it when a thread starts the operation. `None` when nobody waits for it any more.
-    pub fn begin(mut self) -> Option<(Op, Ticket)> {
+    pub fn begin(mut self) -> Option<(O, Ticket)> {
         self.ticket.started_at = Instant::now();
         if self.ticket.job.is_awaited() {
             return Some((self.op, self.ticket));

@@ -150,6 +150,7 @@ impl OpenFile {
     }
 
     /// Where the next append starts, in bytes; 0 for a file that is not open for writing.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn end(&self) -> u64 {
         let end = |writing: &Writing| writing.end.load(Ordering::Relaxed);
         self.writing.as_deref().map_or(0, end)

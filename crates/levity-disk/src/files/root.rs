@@ -48,7 +48,7 @@ impl Root {
     /// Opens `path`, a directory or a single regular file, and probes its file system.
     ///
     /// Blocks, and reads a few pages of one file (see [`FileSystem`]). `path` is resolved once, and the directory
-    /// is kept open: [`Op::CheckRoot`](crate::Op::CheckRoot) resolves the path again. A single file is looked
+    /// is kept open: [`op::CheckRoot`](crate::op::CheckRoot) resolves the path again. A single file is looked
     /// up by name at each open, under its own name or `.`; every other name is absent.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// The start of the name that a file may have for a moment.
 const PREFIX: &str = ".levity-spool-";
 
-/// A directory in which [`NewFile::Spooled`](crate::NewFile::Spooled) creates files without a name.
+/// A directory in which [`op::Create::Spooled`](crate::op::Create::Spooled) creates files without a name.
 #[derive(Debug)]
 pub struct Spool {
     path: PathBuf,

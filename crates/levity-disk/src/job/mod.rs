@@ -3,16 +3,16 @@
 mod change;
 mod completion;
 mod error;
-mod op;
+pub mod op;
+mod open;
 mod ready;
 
 use std::fmt;
 
-pub use change::{Change, NewFile};
-pub use completion::{Completion, Done, Opened};
+pub use completion::Completion;
 pub(crate) use error::Refusal;
 pub use error::{is_dead, is_full};
-pub use op::{First, Lookup, Op, Open, Variants};
+pub use op::{Done, First, Lookup, Op, Opened, Operation, Variants};
 pub use ready::{COPIED_BYTES, Ready};
 
 /// One operation for a [`Disk`](crate::Disk).
@@ -32,9 +32,9 @@ pub struct Job {
 
 impl Job {
     /// A job of stream 0 with default options.
-    pub fn new(op: Op, class: Class, reply: Box<dyn Reply>) -> Job {
+    pub fn new(op: impl Into<Op>, class: Class, reply: Box<dyn Reply>) -> Job {
         Job {
-            op,
+            op: op.into(),
             class,
             stream: 0,
             options: ReadOptions::default(),

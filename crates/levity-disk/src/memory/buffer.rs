@@ -220,6 +220,7 @@ impl Buffer {
     ///
     /// # Panics
     /// If there is not enough room.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
         for (to, from) in self.spare()[..bytes.len()].iter_mut().zip(bytes) {
             to.write(*from);

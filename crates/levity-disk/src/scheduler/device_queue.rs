@@ -14,7 +14,8 @@ use super::outage::OutageLog;
 use super::shared_job::SharedJob;
 use super::submissions::PendingJob;
 use super::syncs::Syncs;
-use crate::job::{Class, Op};
+use crate::job::Class;
+use crate::job::op::{Op, Place};
 
 /// The maximum of jobs of class `First` in a row while a job of class `Later` waits.
 const FIRST_IN_A_ROW_MAX: usize = 3;
@@ -318,16 +319,16 @@ impl DeviceQueue {
 /// A number that is the same for all operations on one file or one name. Not unique.
 fn join_key(op: &Op) -> u64 {
     match op {
-        Op::Read { file, .. } => file.meta.inode,
-        Op::List { reader, .. } => reader.directory().meta.inode,
-        Op::Change(change) => change.file().map_or(0, |file| file.meta.inode),
-        Op::FreeSpace { root } => root.device(),
-        Op::CheckRoot { root } => Arc::as_ptr(root).addr() as u64,
+        Op::CheckRoot(check) => Arc::as_ptr(&check.root).addr() as u64,
         Op::Open(open) => {
             let mut hasher = DefaultHasher::new();
             (Arc::as_ptr(&open.root), &open.path).hash(&mut hasher);
             hasher.finish()
         }
+        _ => match op.place() {
+            Place::File(file) => file.meta.inode,
+            Place::Root(_) | Place::Name(..) | Place::Spool(_) => 0,
+        },
     }
 }
 

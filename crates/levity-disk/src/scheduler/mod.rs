@@ -321,10 +321,11 @@ impl Scheduler {
     /// file is sent.
     fn decide_direct(&self, job: &SharedJob) -> Option<bool> {
         match &job.op {
-            Op::Read { .. } if self.blocks_on_loop(job.options()) => Some(false),
-            Op::Read { file, offset, len } => {
+            Op::Read(_) if self.blocks_on_loop(job.options()) => Some(false),
+            Op::Read(read) => {
                 let reader = job.reader();
-                Some(self.direct.decide(reader, file, *offset, *len))
+                let direct = &self.direct;
+                Some(direct.decide(reader, &read.file, read.offset, read.len))
             }
             _ => None,
         }

@@ -20,7 +20,7 @@ use super::direct_policy::{DirectPolicy, Reader};
 use super::submissions::PendingJob;
 use crate::files::{KnownDevices, OtherDevice};
 use crate::job::{
-    Class, Completion, Done, Job, Lookup, Op, Opened, ReadOptions, Refusal, Reply, is_dead,
+    Class, Completion, Done, Job, Lookup, Op, Opened, ReadOptions, Refusal, Reply, is_dead, op,
 };
 use crate::thread::lock;
 
@@ -88,14 +88,8 @@ impl SharedJob {
     /// Whether the outcome could answer a job that asks for `op`.
     fn covers(&self, op: &Op) -> bool {
         match (&self.op, op) {
-            (
-                Op::Read { file, offset, len },
-                Op::Read {
-                    file: other,
-                    offset: from,
-                    len: requested,
-                },
-            ) => {
+            (Op::Read(read), Op::Read(wanted)) => {
+                let (file, other) = (&read.file, &wanted.file);
                 // The same file, opened by another path or at another moment: inode numbers mean something
                 // on local file systems only. The version must be the same, because the read may have begun
                 // before the other open.
@@ -105,8 +99,8 @@ impl SharedJob {
                         && file.meta.same_version(&other.meta);
                 // After a write in between there is more to read than a read that began before it finds.
                 let same = same && !file.is_written();
-                let end = offset.saturating_add(*len as u64);
-                same && from >= offset && from.saturating_add(*requested as u64) <= end
+                let end = |read: &op::Read| read.offset.saturating_add(read.len as u64);
+                same && wanted.offset >= read.offset && end(wanted) <= end(read)
             }
             (Op::Open(open), Op::Open(other)) => {
                 [open.lookup, other.lookup] == [Lookup::Shared; 2]
@@ -114,7 +108,7 @@ impl SharedJob {
                     && (&open.path, open.first, &open.variants)
                         == (&other.path, other.first, &other.variants)
             }
-            (Op::CheckRoot { root }, Op::CheckRoot { root: other }) => Arc::ptr_eq(root, other),
+            (Op::CheckRoot(check), Op::CheckRoot(other)) => Arc::ptr_eq(&check.root, &other.root),
             _ => false,
         }
     }
@@ -134,7 +128,7 @@ impl SharedJob {
         let fits = match (state.started_at, &self.op) {
             (None, _) => pending.job.class >= self.class,
             // A second check would wait where this one waits.
-            (Some(_), Op::Read { .. } | Op::CheckRoot { .. }) => true,
+            (Some(_), Op::Read(_) | Op::CheckRoot(_)) => true,
             (Some(started), _) => {
                 pending.submitted_at.saturating_duration_since(started) <= open_age_max
             }
@@ -301,36 +295,25 @@ impl Waiters {
 
 /// Records that a second stream has read the file: further reads of it go through the page cache.
 fn record_access(shared: &Completion, pending: &PendingJob, policy: &DirectPolicy) {
-    if let (true, Op::Read { file, offset, len }) = (shared.direct, &pending.job.op) {
-        policy.record(&file.meta, pending.job.stream, *offset, *len);
+    if let (true, Op::Read(read)) = (shared.direct, &pending.job.op) {
+        policy.record(&read.file.meta, pending.job.stream, read.offset, read.len);
     }
 }
 
 /// The answer for `joined` when `op` is done. `None` if `joined` has to be submitted again: the device is dead,
 /// and jobs of class `Later` wait for it.
 fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Completion> {
-    let result = match &mut completion.result {
-        Err(error) if is_dead(error) && joined.job.class == Class::Later => return None,
-        Err(error) => Err(copy_of(error)),
-        Ok(Done::Read(ready, now)) => {
-            let (
-                Op::Read { offset, .. },
-                Op::Read {
-                    file,
-                    offset: from,
-                    len,
-                },
-            ) = (op, &joined.job.op)
-            else {
-                unreachable!("a read covers reads only");
-            };
-            file.was_read();
-            let skipped = usize::try_from(from - offset).unwrap_or(usize::MAX);
-            Ok(Done::Read(ready.part(skipped, *len), *now))
+    let result = match (&mut completion.result, op, &joined.job.op) {
+        (Err(error), ..) if is_dead(error) && joined.job.class == Class::Later => return None,
+        (Err(error), ..) => Err(copy_of(error)),
+        (Ok(Done::Read((ready, now))), Op::Read(read), Op::Read(wanted)) => {
+            wanted.file.was_read();
+            let skipped = usize::try_from(wanted.offset - read.offset).unwrap_or(usize::MAX);
+            Ok(Done::Read((ready.part(skipped, wanted.len), *now)))
         }
-        Ok(Done::Opened(opened)) => {
+        (Ok(Done::Open(opened)), ..) => {
             let first = opened.first.as_mut();
-            Ok(Done::Opened(Opened {
+            Ok(Done::Open(Opened {
                 file: Arc::clone(&opened.file),
                 variants: opened.variants.clone(),
                 first: first.map(|ready| ready.part(0, ready.len())),
@@ -339,16 +322,9 @@ fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Co
                 not_removed: None,
             }))
         }
-        Ok(Done::RootChecked(root)) => Ok(Done::RootChecked(root.clone())),
-        Ok(Done::Synced) => Ok(Done::Synced),
-        Ok(
-            Done::Listed(_)
-            | Done::Created(_)
-            | Done::Written(_)
-            | Done::Appended { .. }
-            | Done::Changed
-            | Done::FreeSpace(_),
-        ) => unreachable!("only reads, opens, syncs and checks of roots are shared"),
+        (Ok(Done::CheckRoot(root)), ..) => Ok(Done::CheckRoot(root.clone())),
+        (Ok(Done::Sync(())), ..) => Ok(Done::Sync(())),
+        (Ok(done), ..) => unreachable!("not shared: {done:?}"),
     };
     // A job that joined late may have waited for less than the disk took. It gets the whole service time.
     Some(Completion {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use levity_disk::engine::crash::{Files, Recording};
-use levity_disk::{Change, Class, Disk, Done, OpenFile};
+use levity_disk::{Class, Disk, OpenFile, op};
 
 use crate::harness::*;
 
@@ -22,7 +22,7 @@ fn write_all(disk: &Disk, file: &Arc<OpenFile>) {
 
 fn sync(disk: &Disk, file: &Arc<OpenFile>) {
     let waiting = submit(disk, sync_op(file), Class::Later);
-    assert!(matches!(waiting.result(), Ok(Done::Synced)));
+    waiting.result().unwrap();
 }
 
 /// The states of the file `name` after crashes: `None` where it is absent. Each with the steps made before.
@@ -55,10 +55,10 @@ fn the_ordinary_sequence_tears_no_file() {
     let (disk, root) = (rig.disk(), rig.root());
     let folder = open(&disk, &root, ".");
     let recording = Recording::start(rig.tree.path()).unwrap();
-    let file = created(&disk, named_op(&root, "new")).unwrap();
+    let file = ask(&disk, named_op(&root, "new")).unwrap();
     write_all(&disk, &file);
     sync(&disk, &file);
-    change(&disk, rename_op(&root, "new", "final", true)).unwrap();
+    ask(&disk, rename_op(&root, "new", "final", true)).unwrap();
     sync(&disk, &folder);
     assert_eq!(recording.steps(), 7);
     let states = states(&recording, "final");
@@ -80,10 +80,10 @@ fn the_same_without_a_name_before() {
     fs::create_dir(rig.path("folder")).unwrap();
     let folder = open(&disk, &root, "folder");
     let recording = Recording::start(rig.tree.path()).unwrap();
-    let file = created(&disk, nameless_op(&root, "folder")).unwrap();
+    let file = ask(&disk, nameless_op(&root, "folder")).unwrap();
     write_all(&disk, &file);
     sync(&disk, &file);
-    change(&disk, link_op(&file, &root, "folder/final")).unwrap();
+    ask(&disk, link_op(&file, &root, "folder/final")).unwrap();
     sync(&disk, &folder);
     let states = states(&recording, "folder/final");
     let whole = |content: &Option<Vec<u8>>| content.as_ref().is_none_or(|it| *it == complete());
@@ -99,9 +99,9 @@ fn without_a_sync_of_the_file_it_may_be_torn() {
     let (disk, root) = (rig.disk(), rig.root());
     let folder = open(&disk, &root, ".");
     let recording = Recording::start(rig.tree.path()).unwrap();
-    let file = created(&disk, named_op(&root, "new")).unwrap();
+    let file = ask(&disk, named_op(&root, "new")).unwrap();
     write_all(&disk, &file);
-    change(&disk, rename_op(&root, "new", "final", true)).unwrap();
+    ask(&disk, rename_op(&root, "new", "final", true)).unwrap();
     sync(&disk, &folder);
     let states = states(&recording, "final");
     let zeroes = vec![0; complete().len()];
@@ -118,10 +118,10 @@ fn without_a_sync_of_the_folder_the_name_may_be_missing() {
     let rig = Rig::new("simulated");
     let (disk, root) = (rig.disk(), rig.root());
     let recording = Recording::start(rig.tree.path()).unwrap();
-    let file = created(&disk, nameless_op(&root, ".")).unwrap();
+    let file = ask(&disk, nameless_op(&root, ".")).unwrap();
     write_all(&disk, &file);
     sync(&disk, &file);
-    change(&disk, link_op(&file, &root, "final")).unwrap();
+    ask(&disk, link_op(&file, &root, "final")).unwrap();
     let states = states(&recording, "final");
     assert!(may_end(&recording, &states, None));
     assert!(may_end(&recording, &states, Some(&complete())));
@@ -133,13 +133,13 @@ fn what_was_written_after_a_sync_may_be_lost() {
     let (disk, root) = (rig.disk(), rig.root());
     let folder = open(&disk, &root, ".");
     let recording = Recording::start(rig.tree.path()).unwrap();
-    let log = created(&disk, named_op(&root, "log")).unwrap();
+    let log = ask(&disk, named_op(&root, "log")).unwrap();
     try_append(&disk, &log, b"synced").unwrap();
     sync(&disk, &log);
     sync(&disk, &folder);
     let synced = recording.steps();
     try_append(&disk, &log, b"late").unwrap();
-    created(&disk, named_op(&root, "later")).unwrap();
+    ask(&disk, named_op(&root, "later")).unwrap();
     let log = states(&recording, "log");
     let after = log.iter().filter(|(made, _)| *made >= synced);
     let keeps = |content: &Option<Vec<u8>>| content.as_ref().unwrap().starts_with(b"synced");
@@ -159,21 +159,21 @@ fn only_what_was_done_counts() {
     fs::write(rig.path("kept"), "kept").unwrap();
     let (disk, root) = (rig.disk(), rig.root());
     let recording = Recording::start(rig.tree.path()).unwrap();
-    assert!(change(&disk, rename_op(&root, "absent", "kept", true)).is_err());
-    assert!(created(&disk, named_op(&root, "kept")).is_err());
-    let file = created(&disk, named_op(&root, "new")).unwrap();
+    assert!(ask(&disk, rename_op(&root, "absent", "kept", true)).is_err());
+    assert!(ask(&disk, named_op(&root, "kept")).is_err());
+    let file = ask(&disk, named_op(&root, "new")).unwrap();
     try_append(&disk, &file, b"new").unwrap();
     assert!(
         submit(&disk, sync_op(&file), Class::Later)
             .result()
             .is_err()
     );
-    let unlink = Change::Unlink {
+    let unlink = op::Unlink {
         root: Arc::clone(&root),
         path: c"kept".to_owned(),
         file: None,
     };
-    assert!(matches!(change(&disk, unlink), Ok(Done::Changed)));
+    ask(&disk, unlink).unwrap();
     assert_eq!(recording.steps(), 3);
     let new = states(&recording, "new");
     assert!(
@@ -189,6 +189,6 @@ fn only_what_was_done_counts() {
     );
     // Other folders and later changes are not recorded.
     let other = Rig::new("simulated");
-    created(&disk, named_op(&other.root(), "elsewhere")).unwrap();
+    ask(&disk, named_op(&other.root(), "elsewhere")).unwrap();
     assert_eq!(recording.steps(), 3);
 }

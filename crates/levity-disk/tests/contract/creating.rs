@@ -29,8 +29,7 @@ mod cases {
     use std::thread::{self, ThreadId};
 
     use levity_disk::{
-        Change, Class, Completion, Disk, Done, NewFile, Op, OpenFile, Reply, Root, Symlinks,
-        left_root,
+        Class, Completion, Disk, Op, OpenFile, Reply, Root, Symlinks, left_root, op,
     };
 
     use crate::harness::*;
@@ -43,16 +42,16 @@ mod cases {
         rig.path(name).metadata().unwrap().permissions().mode() & 0o7777
     }
 
-    fn append_op(root: &Arc<Root>, path: &str) -> Change {
-        Change::Create(NewFile::Appended {
+    fn append_op(root: &Arc<Root>, path: &str) -> op::Create {
+        op::Create::Appended {
             root: Arc::clone(root),
             path: CString::new(path).unwrap(),
             mode: 0o600,
-        })
+        }
     }
 
-    fn remove_op(root: &Arc<Root>, path: &str) -> Change {
-        Change::Unlink {
+    fn remove_op(root: &Arc<Root>, path: &str) -> op::Unlink {
+        op::Unlink {
             root: Arc::clone(root),
             path: CString::new(path).unwrap(),
             file: None,
@@ -60,9 +59,7 @@ mod cases {
     }
 
     fn link(disk: &Disk, file: &Arc<OpenFile>, root: &Arc<Root>, path: &str) -> io::Result<()> {
-        let done = change(disk, link_op(file, root, path))?;
-        assert!(matches!(done, Done::Changed), "{done:?}");
-        Ok(())
+        ask(disk, link_op(file, root, path))
     }
 
     pub fn nameless_then_linked(rig: &Rig) {
@@ -72,7 +69,7 @@ mod cases {
         symlink("nowhere", rig.path("dangling")).unwrap();
         let before = names(rig);
         for folder in [".", "a/b"] {
-            let file = created(&disk, nameless_op(&root, folder)).unwrap();
+            let file = ask(&disk, nameless_op(&root, folder)).unwrap();
             assert_eq!((file.meta().links, file.meta().size), (0, 0));
             try_write(&disk, &file, 0, 100_000).unwrap();
             assert_eq!(names(rig), before);
@@ -112,15 +109,15 @@ mod cases {
             errno(link(&disk, &directory, &root, "b")),
             Some(libc::EISDIR)
         );
-        let missing = created(&disk, nameless_op(&root, "x"));
+        let missing = ask(&disk, nameless_op(&root, "x"));
         assert_eq!(errno(missing), Some(libc::ENOENT));
-        let no_folder = created(&disk, nameless_op(&root, "taken"));
+        let no_folder = ask(&disk, nameless_op(&root, "taken"));
         assert_eq!(errno(no_folder), Some(libc::ENOTDIR));
     }
 
     pub fn dropped_without_a_name(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
-        let file = created(&disk, nameless_op(&root, ".")).unwrap();
+        let file = ask(&disk, nameless_op(&root, ".")).unwrap();
         try_write(&disk, &file, 0, 1000).unwrap();
         drop(file);
         drop(disk);
@@ -131,15 +128,15 @@ mod cases {
         let (disk, root) = (rig.disk(), rig.root());
         fs::create_dir(rig.path("folder")).unwrap();
         symlink("nowhere", rig.path("dangling")).unwrap();
-        let file = created(&disk, named_op(&root, "folder/file")).unwrap();
+        let file = ask(&disk, named_op(&root, "folder/file")).unwrap();
         try_write(&disk, &file, 3, 1000).unwrap();
         assert_eq!(mode(rig, "folder/file"), 0o640);
         for taken in ["folder/file", "dangling"] {
-            let refused = created(&disk, named_op(&root, taken));
+            let refused = ask(&disk, named_op(&root, taken));
             assert_eq!(errno(refused), Some(libc::EEXIST), "{taken}");
         }
         for folder in ["folder/", ".", "folder/.."] {
-            let refused = created(&disk, named_op(&root, folder));
+            let refused = ask(&disk, named_op(&root, folder));
             assert_eq!(errno(refused), Some(libc::EISDIR), "{folder}");
         }
         assert_eq!(
@@ -147,26 +144,26 @@ mod cases {
             pattern(3, 1000)
         );
         assert!(!rig.path("nowhere").exists());
-        let missing = created(&disk, named_op(&root, "x/file"));
+        let missing = ask(&disk, named_op(&root, "x/file"));
         assert_eq!(errno(missing), Some(libc::ENOENT));
     }
 
     pub fn opened_to_append(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
-        let first = created(&disk, append_op(&root, "log")).unwrap();
+        let first = ask(&disk, append_op(&root, "log")).unwrap();
         assert_eq!(try_append(&disk, &first, b"one ").unwrap(), 0);
         assert_eq!(try_append(&disk, &first, b"").unwrap(), 4);
         drop(first);
-        let second = created(&disk, append_op(&root, "log")).unwrap();
+        let second = ask(&disk, append_op(&root, "log")).unwrap();
         assert_eq!(second.meta().size, 4);
         assert_eq!(try_append(&disk, &second, b"two ").unwrap(), 4);
         // A write beyond the end moves the end.
-        let write = Change::Write {
+        let write = op::Write {
             file: Arc::clone(&second),
             offset: 9,
             bytes: Arc::new(b"far".to_vec()),
         };
-        assert!(matches!(change(&disk, write), Ok(Done::Written(3))));
+        assert_eq!(ask(&disk, write).unwrap(), 3);
         assert_eq!(try_append(&disk, &second, b"!").unwrap(), 12);
         assert_eq!(fs::read(rig.path("log")).unwrap(), b"one two \0far!");
         assert_eq!(mode(rig, "log"), 0o600);
@@ -187,7 +184,7 @@ mod cases {
             ("socket", libc::ENXIO),
             ("pipe", libc::EINVAL),
         ] {
-            let refused = created(&disk, append_op(&root, path));
+            let refused = ask(&disk, append_op(&root, path));
             assert_eq!(errno(refused), Some(expected), "{path}");
         }
         rig.write("served", 10);
@@ -198,15 +195,15 @@ mod cases {
     /// Appends at the same time get ranges without gaps, and each has its own bytes.
     pub fn appends_adjoin(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
-        let file = created(&disk, append_op(&root, "log")).unwrap();
+        let file = ask(&disk, append_op(&root, "log")).unwrap();
         let record = |number: usize| vec![number as u8; 1 + number * 997];
         let waiting: Vec<_> = (0..60)
             .map(|number| {
-                let append = Change::Append {
+                let append = op::Append {
                     file: Arc::clone(&file),
                     bytes: Arc::new(record(number)),
                 };
-                submit(&disk, Op::Change(append), Class::Later)
+                submit(&disk, append, Class::Later)
             })
             .collect();
         let content = |offset: u64, len: usize| {
@@ -215,9 +212,7 @@ mod cases {
         };
         let mut ranges = Vec::new();
         for (number, waiting) in waiting.iter().enumerate() {
-            let Done::Appended { offset, len } = waiting.result().unwrap() else {
-                panic!("not an append");
-            };
+            let op::Appended { offset, len } = waiting.result().unwrap();
             assert_eq!(content(offset, len), record(number));
             ranges.push((offset, len));
         }
@@ -231,7 +226,7 @@ mod cases {
 
     pub fn renamed(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
-        let rename = |from, to, replace| change(&disk, rename_op(&root, from, to, replace));
+        let rename = |from, to, replace| ask(&disk, rename_op(&root, from, to, replace));
         fs::create_dir_all(rig.path("folder/full")).unwrap();
         for (name, len) in [("old", 10), ("new", 20), ("folder/full/file", 30)] {
             rig.write(name, len);
@@ -239,12 +234,10 @@ mod cases {
         assert_eq!(errno(rename("new", "old", false)), Some(libc::EEXIST));
         let len = |name| fs::read(rig.path(name)).unwrap().len();
         assert_eq!((len("old"), len("new")), (10, 20));
-        assert!(matches!(rename("new", "old", true), Ok(Done::Changed)));
+        rename("new", "old", true).unwrap();
         assert_eq!((len("old"), names(rig)), (20, 2));
-        assert!(matches!(
-            rename("old", "folder/file", false),
-            Ok(Done::Changed)
-        ));
+
+        rename("old", "folder/file", false).unwrap();
         assert_eq!(len("folder/file"), 20);
         for (from, to, expected) in [
             ("absent", "name", libc::ENOENT),
@@ -263,16 +256,16 @@ mod cases {
     }
 
     /// Every change that takes a path, for a folder and a name in it.
-    fn all_changes(root: &Arc<Root>, file: &Arc<OpenFile>, folder: &str) -> Vec<Change> {
+    fn all_changes(root: &Arc<Root>, file: &Arc<OpenFile>, folder: &str) -> [Op; 7] {
         let inside = &format!("{folder}/inside");
-        vec![
-            nameless_op(root, folder),
-            named_op(root, &format!("{folder}/new")),
-            append_op(root, inside),
-            link_op(file, root, &format!("{folder}/new")),
-            rename_op(root, inside, "mine", true),
-            rename_op(root, "own", inside, true),
-            remove_op(root, inside),
+        [
+            nameless_op(root, folder).into(),
+            named_op(root, &format!("{folder}/new")).into(),
+            append_op(root, inside).into(),
+            link_op(file, root, &format!("{folder}/new")).into(),
+            rename_op(root, inside, "mine", true).into(),
+            rename_op(root, "own", inside, true).into(),
+            remove_op(root, inside).into(),
         ]
     }
 
@@ -285,12 +278,12 @@ mod cases {
         symlink("../link", rig.path("folder/back")).unwrap();
         for symlinks in [Symlinks::Beneath, Symlinks::Follow] {
             let root = Root::open(rig.tree.path(), symlinks).unwrap();
-            let file = created(&disk, nameless_op(&root, "folder/beneath")).unwrap();
+            let file = ask(&disk, nameless_op(&root, "folder/beneath")).unwrap();
             for folder in ["link", "folder/back"] {
                 for op in all_changes(&root, &file, folder) {
                     let shown = format!("{op:?}");
                     // As the last name of a folder, a link is one that leads to no folder.
-                    assert_eq!(errno(change(&disk, op)), Some(libc::ELOOP), "{shown}");
+                    assert_eq!(errno(ask(&disk, Any(op))), Some(libc::ELOOP), "{shown}");
                 }
             }
         }
@@ -304,12 +297,12 @@ mod cases {
         rig.write("inside", 10);
         rig.write("root/own", 10);
         let root = Root::open(&rig.path("root"), Symlinks::Follow).unwrap();
-        let file = created(&disk, nameless_op(&root, ".")).unwrap();
+        let file = ask(&disk, nameless_op(&root, ".")).unwrap();
         let above = rig.tree.path().to_str().unwrap();
         for folder in ["..", "folder/../..", above] {
             for op in all_changes(&root, &file, folder) {
                 let shown = format!("{op:?}");
-                let error = change(&disk, op).unwrap_err();
+                let error = ask(&disk, Any(op)).unwrap_err();
                 assert!(left_root(&error), "{shown}: {error}");
             }
         }
@@ -323,7 +316,7 @@ mod cases {
         fs::create_dir_all(rig.path("folder/empty")).unwrap();
         rig.write("folder/file", 10);
         symlink("folder/file", rig.path("link")).unwrap();
-        let remove = |path| change(&disk, remove_op(&root, path));
+        let remove = |path| ask(&disk, remove_op(&root, path));
         for (path, expected) in [
             ("folder/empty", libc::EISDIR),
             ("link", libc::EINVAL),
@@ -331,18 +324,17 @@ mod cases {
         ] {
             assert_eq!(errno(remove(path)), Some(expected), "{path}");
         }
-        assert!(matches!(remove("folder/file"), Ok(Done::Changed)));
+        remove("folder/file").unwrap();
         assert!(!rig.path("folder/file").exists() && rig.path("folder/empty").exists());
         assert_eq!(errno(remove("folder/file")), Some(libc::ENOENT));
     }
 
     pub fn allocated(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
-        let file = created(&disk, named_op(&root, "file")).unwrap();
+        let file = ask(&disk, named_op(&root, "file")).unwrap();
         try_write(&disk, &file, 0, 10).unwrap();
-        match change(&disk, allocate_op(&file, 0, 1 << 20)) {
-            Ok(done) => {
-                assert!(matches!(done, Done::Changed), "{done:?}");
+        match ask(&disk, allocate_op(&file, 0, 1 << 20)) {
+            Ok(()) => {
                 let meta = rig.path("file").metadata().unwrap();
                 assert!(meta.blocks() * 512 >= 1 << 20, "{meta:?}");
             }
@@ -350,18 +342,16 @@ mod cases {
         }
         assert_eq!(stat(&disk, &file).size, 10);
         assert_eq!(try_append(&disk, &file, b"x").unwrap(), 10);
-        let nothing = change(&disk, allocate_op(&file, 0, 0));
+        let nothing = ask(&disk, allocate_op(&file, 0, 0));
         assert_eq!(errno(nothing), Some(libc::EINVAL));
         let served = open(&disk, &root, "file");
-        let refused = change(&disk, allocate_op(&served, 0, 1));
+        let refused = ask(&disk, allocate_op(&served, 0, 1));
         assert_eq!(errno(refused), Some(libc::EBADF));
     }
 
     pub fn free_space(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
-        let Done::FreeSpace(free) = ask(&disk, Op::FreeSpace { root }).unwrap() else {
-            panic!("not the free space");
-        };
+        let free = ask(&disk, op::FreeSpace { root }).unwrap();
         // Others write to the file system too.
         let now = rustix::fs::statvfs(rig.tree.path()).unwrap();
         let (expected, all) = (now.f_bavail * now.f_frsize, now.f_blocks * now.f_frsize);
@@ -374,25 +364,24 @@ mod cases {
     /// A change that nobody waits for when its turn comes is not made.
     pub fn given_up(rig: &Rig) {
         let (disk, root) = (rig.narrow_disk(), rig.root());
-        let file = created(&disk, named_op(&root, "file")).unwrap();
+        let file = ask(&disk, named_op(&root, "file")).unwrap();
         settle(&disk);
         let held = Held::new(&disk, write_op(&file, 0, 10), Class::Later);
-        let changes = [
-            rename_op(&root, "file", "other", true),
-            remove_op(&root, "file"),
-            link_op(&file, &root, "second"),
-            named_op(&root, "third"),
-            allocate_op(&file, 0, 1 << 20),
-            Change::Append {
-                file: Arc::clone(&file),
-                bytes: Arc::new(vec![7; 100]),
-            },
-            Change::Sync {
-                file: Arc::clone(&file),
-            },
+        let append = op::Append {
+            file: Arc::clone(&file),
+            bytes: Arc::new(vec![7; 100]),
+        };
+        let changes: [Op; 7] = [
+            rename_op(&root, "file", "other", true).into(),
+            remove_op(&root, "file").into(),
+            link_op(&file, &root, "second").into(),
+            named_op(&root, "third").into(),
+            allocate_op(&file, 0, 1 << 20).into(),
+            append.into(),
+            sync_op(&file).into(),
         ];
         let count = changes.len() as u64;
-        let waiting = changes.map(|change| submit(&disk, Op::Change(change), Class::Later));
+        let waiting = changes.map(|change| submit(&disk, Any(change), Class::Later));
         arrive(&disk);
         waiting.iter().for_each(Waiting::give_up);
         held.release();
@@ -422,23 +411,25 @@ mod cases {
     pub fn only_in_threads(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
         fs::create_dir(rig.path("folder")).unwrap();
-        let file = created(&disk, nameless_op(&root, ".")).unwrap();
+        let file = ask(&disk, nameless_op(&root, ".")).unwrap();
         let directory = open(&disk, &root, "folder");
-        for op in [
-            spool_op(&rig.spool()),
-            Op::Change(nameless_op(&root, ".")),
-            Op::Change(named_op(&root, "named")),
-            Op::Change(append_op(&root, "named")),
-            Op::Change(link_op(&file, &root, "linked")),
-            Op::Change(rename_op(&root, "linked", "renamed", true)),
-            Op::Change(remove_op(&root, "renamed")),
-            write_op(&file, 0, 10),
-            sync_op(&file),
-            sync_op(&directory),
-            Op::FreeSpace {
-                root: Root::open(Path::new("/"), Symlinks::Beneath).unwrap(),
-            },
-        ] {
+        let ask_for_space = op::FreeSpace {
+            root: Root::open(Path::new("/"), Symlinks::Beneath).unwrap(),
+        };
+        let changes: [Op; 11] = [
+            spool_op(&rig.spool()).into(),
+            nameless_op(&root, ".").into(),
+            named_op(&root, "named").into(),
+            append_op(&root, "named").into(),
+            link_op(&file, &root, "linked").into(),
+            rename_op(&root, "linked", "renamed", true).into(),
+            remove_op(&root, "renamed").into(),
+            write_op(&file, 0, 10).into(),
+            sync_op(&file).into(),
+            sync_op(&directory).into(),
+            ask_for_space.into(),
+        ];
+        for op in changes {
             let (to, from) = mpsc::channel();
             let shown = format!("{op:?}");
             disk.submit(job_for(op, Class::First, Box::new(Thread(to))));

@@ -16,25 +16,25 @@ mod cases {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::sync::Arc;
 
-    use levity_disk::{Change, Disk, Root, check_writable};
+    use levity_disk::{Disk, Root, check_writable, op};
 
     use crate::harness::*;
 
     fn make(disk: &Disk, root: &Arc<Root>, path: &str) -> io::Result<()> {
-        let make = Change::MakeFolder {
+        let make = op::MakeFolder {
             root: root.clone(),
             path: CString::new(path).unwrap(),
             mode: 0o700,
         };
-        change(disk, make).map(drop)
+        ask(disk, make)
     }
 
     fn remove(disk: &Disk, root: &Arc<Root>, path: &str) -> io::Result<()> {
-        let remove = Change::RemoveFolder {
+        let remove = op::RemoveFolder {
             root: root.clone(),
             path: CString::new(path).unwrap(),
         };
-        change(disk, remove).map(drop)
+        ask(disk, remove)
     }
 
     pub fn made_and_removed(rig: &Rig) {

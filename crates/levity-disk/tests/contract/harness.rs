@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -15,9 +16,8 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine;
 use levity_disk::{
-    Budget, Change, Class, Completion, Direct, DirectoryReader, Disk, Done, First, Job, Listing,
-    Lookup, Meta, NewFile, Op, Open, OpenFile, Opened, Ready, Reply, Root, Settings, Spool,
-    Symlinks,
+    Budget, Class, Completion, Direct, DirectoryReader, Disk, Done, First, Job, Listing, Lookup,
+    Meta, Op, OpenFile, Opened, Operation, Ready, Reply, Root, Settings, Spool, Symlinks, op,
 };
 use tempfile::TempDir;
 
@@ -225,18 +225,20 @@ impl Reply for Sending {
     }
 }
 
-/// The other end of a [`Sending`].
-pub struct Waiting {
+/// The other end of a [`Sending`], for a job of an `O`.
+pub struct Waiting<O> {
     from: Receiver<Completion>,
     wanted: Arc<AtomicBool>,
+    operation: PhantomData<O>,
 }
 
-impl Waiting {
-    pub fn completion(&self) -> Completion {
-        self.from.recv_timeout(DEADLINE).expect("an answer")
+impl<O: Operation> Waiting<O> {
+    pub fn completion(&self) -> Completion<O::Output> {
+        let completion = self.from.recv_timeout(DEADLINE).expect("an answer");
+        completion.of::<O>()
     }
 
-    pub fn result(&self) -> io::Result<Done> {
+    pub fn result(&self) -> io::Result<O::Output> {
         self.completion().result
     }
 
@@ -259,41 +261,65 @@ impl Waiting {
     }
 }
 
-pub fn job(op: Op, class: Class) -> (Job, Waiting) {
+/// One of several operations, whose outputs may differ.
+#[derive(Clone)]
+pub struct Any(pub Op);
+
+impl From<Any> for Op {
+    fn from(any: Any) -> Op {
+        any.0
+    }
+}
+
+impl Operation for Any {
+    type Output = Done;
+
+    fn output(done: Done) -> Done {
+        done
+    }
+}
+
+pub fn job<O: Operation>(op: O, class: Class) -> (Job, Waiting<O>) {
     let (to, from) = mpsc::channel();
     let wanted = Arc::new(AtomicBool::new(true));
     let reply = Box::new(Sending {
         to,
         wanted: Arc::clone(&wanted),
     });
-    (job_for(op, class, reply), Waiting { from, wanted })
+    let waiting = Waiting {
+        from,
+        wanted,
+        operation: PhantomData,
+    };
+    (job_for(op, class, reply), waiting)
 }
 
 /// A job with the read options of this test.
-pub fn job_for(op: Op, class: Class, reply: Box<dyn Reply>) -> Job {
+pub fn job_for(op: impl Into<Op>, class: Class, reply: Box<dyn Reply>) -> Job {
     let mut job = Job::new(op, class, reply);
     job.options.direct = DIRECT.get();
     job
 }
 
-pub fn submit(disk: &Disk, op: Op, class: Class) -> Waiting {
+pub fn submit<O: Operation>(disk: &Disk, op: O, class: Class) -> Waiting<O> {
     let (job, waiting) = job(op, class);
     disk.submit(job);
     waiting
 }
 
-pub fn ask(disk: &Disk, op: Op) -> io::Result<Done> {
+/// Performs an operation for which a client waits.
+pub fn ask<O: Operation>(disk: &Disk, op: O) -> io::Result<O::Output> {
     submit(disk, op, Class::First).result()
 }
 
-pub fn open_op(root: &Arc<Root>, path: &str, first: Option<(u64, usize)>) -> Op {
-    Op::Open(Open {
+pub fn open_op(root: &Arc<Root>, path: &str, first: Option<(u64, usize)>) -> op::Open {
+    op::Open {
         root: Arc::clone(root),
         path: CString::new(path).unwrap(),
         first: first.map(exactly),
         variants: Box::default(),
         lookup: Lookup::Shared,
-    })
+    }
 }
 
 /// Exactly `len` bytes, also if memory is ample.
@@ -305,8 +331,8 @@ pub fn exactly((offset, len): (u64, usize)) -> First {
     }
 }
 
-pub fn read_op(file: &Arc<OpenFile>, offset: u64, len: usize) -> Op {
-    Op::Read {
+pub fn read_op(file: &Arc<OpenFile>, offset: u64, len: usize) -> op::Read {
+    op::Read {
         file: Arc::clone(file),
         offset,
         len,
@@ -319,13 +345,9 @@ pub fn try_open(
     path: &str,
     first: Option<(u64, usize)>,
 ) -> io::Result<Opened> {
-    match ask(disk, open_op(root, path, first))? {
-        Done::Opened(opened) => {
-            assert!(opened.variants.is_empty() && opened.not_removed.is_none());
-            Ok(opened)
-        }
-        other => panic!("an open was answered with {other:?}"),
-    }
+    let opened = ask(disk, open_op(root, path, first))?;
+    assert!(opened.variants.is_empty() && opened.not_removed.is_none());
+    Ok(opened)
 }
 
 pub fn open(disk: &Disk, root: &Arc<Root>, path: &str) -> Arc<OpenFile> {
@@ -333,10 +355,8 @@ pub fn open(disk: &Disk, root: &Arc<Root>, path: &str) -> Arc<OpenFile> {
 }
 
 pub fn try_read(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-    match ask(disk, read_op(file, offset, len))? {
-        Done::Read(ready, _) => bytes(disk, ready),
-        other => panic!("a read was answered with {other:?}"),
-    }
+    let (ready, _) = ask(disk, read_op(file, offset, len))?;
+    bytes(disk, ready)
 }
 
 pub fn read(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> Vec<u8> {
@@ -345,113 +365,85 @@ pub fn read(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> Vec<u
 
 /// The metadata of `file` as of now.
 pub fn stat(disk: &Disk, file: &Arc<OpenFile>) -> Meta {
-    match ask(disk, read_op(file, 0, 1)).unwrap() {
-        Done::Read(_, now) => now,
-        other => panic!("a read was answered with {other:?}"),
-    }
+    let (_, now) = ask(disk, read_op(file, 0, 1)).unwrap();
+    now
 }
 
-pub fn spool_op(spool: &Arc<Spool>) -> Op {
+pub fn spool_op(spool: &Arc<Spool>) -> op::Create {
     let spool = Arc::clone(spool);
-    Op::Change(Change::Create(NewFile::Spooled { spool }))
-}
-
-pub fn try_create(disk: &Disk, spool: &Arc<Spool>) -> io::Result<Arc<OpenFile>> {
-    match ask(disk, spool_op(spool))? {
-        Done::Created(file) => Ok(file),
-        other => panic!("a creation was answered with {other:?}"),
-    }
+    op::Create::Spooled { spool }
 }
 
 pub fn create(disk: &Disk, spool: &Arc<Spool>) -> Arc<OpenFile> {
-    try_create(disk, spool).unwrap()
+    ask(disk, spool_op(spool)).unwrap()
 }
 
 /// A write of [`pattern`].
-pub fn write_op(file: &Arc<OpenFile>, offset: u64, len: usize) -> Op {
-    Op::Change(Change::Write {
+pub fn write_op(file: &Arc<OpenFile>, offset: u64, len: usize) -> op::Write {
+    op::Write {
         file: Arc::clone(file),
         offset,
         bytes: Arc::new(pattern(offset, len)),
-    })
+    }
 }
 
 pub fn try_write(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> io::Result<()> {
-    match submit(disk, write_op(file, offset, len), Class::Later).result()? {
-        Done::Written(written) => assert_eq!(written, len),
-        other => panic!("a write was answered with {other:?}"),
-    }
+    let written = submit(disk, write_op(file, offset, len), Class::Later).result()?;
+    assert_eq!(written, len);
     Ok(())
 }
 
-/// Makes a change in which a client waits, and returns its outcome.
-pub fn change(disk: &Disk, change: Change) -> io::Result<Done> {
-    ask(disk, Op::Change(change))
-}
-
 pub fn try_append(disk: &Disk, file: &Arc<OpenFile>, bytes: &[u8]) -> io::Result<u64> {
-    let append = Change::Append {
+    let append = op::Append {
         file: Arc::clone(file),
         bytes: Arc::new(bytes.to_vec()),
     };
-    match change(disk, append)? {
-        Done::Appended { offset, len } => {
-            assert_eq!(len, bytes.len());
-            Ok(offset)
-        }
-        other => panic!("an append was answered with {other:?}"),
-    }
+    let appended = ask(disk, append)?;
+    assert_eq!(appended.len, bytes.len());
+    Ok(appended.offset)
 }
 
-pub fn allocate_op(file: &Arc<OpenFile>, offset: u64, len: u64) -> Change {
+pub fn allocate_op(file: &Arc<OpenFile>, offset: u64, len: u64) -> op::Allocate {
     let file = Arc::clone(file);
-    Change::Allocate { file, offset, len }
+    op::Allocate { file, offset, len }
 }
 
-pub fn sync_op(file: &Arc<OpenFile>) -> Op {
+pub fn sync_op(file: &Arc<OpenFile>) -> op::Sync {
     let file = Arc::clone(file);
-    Op::Change(Change::Sync { file })
+    op::Sync { file }
 }
 
 /// A new file without a name that can be linked.
-pub fn nameless_op(root: &Arc<Root>, folder: &str) -> Change {
-    Change::Create(NewFile::Nameless {
+pub fn nameless_op(root: &Arc<Root>, folder: &str) -> op::Create {
+    op::Create::Nameless {
         root: Arc::clone(root),
         folder: CString::new(folder).unwrap(),
         mode: 0o640,
-    })
+    }
 }
 
-pub fn named_op(root: &Arc<Root>, path: &str) -> Change {
-    Change::Create(NewFile::Named {
+pub fn named_op(root: &Arc<Root>, path: &str) -> op::Create {
+    op::Create::Named {
         root: Arc::clone(root),
         path: CString::new(path).unwrap(),
         mode: 0o640,
-    })
+    }
 }
 
-pub fn link_op(file: &Arc<OpenFile>, root: &Arc<Root>, path: &str) -> Change {
-    Change::Link {
+pub fn link_op(file: &Arc<OpenFile>, root: &Arc<Root>, path: &str) -> op::Link {
+    op::Link {
         file: Arc::clone(file),
         root: Arc::clone(root),
         path: CString::new(path).unwrap(),
     }
 }
 
-pub fn rename_op(root: &Arc<Root>, from: &str, to: &str, replace: bool) -> Change {
-    Change::Rename {
+pub fn rename_op(root: &Arc<Root>, from: &str, to: &str, replace: bool) -> op::Rename {
+    op::Rename {
         root: Arc::clone(root),
         from: CString::new(from).unwrap(),
         to: CString::new(to).unwrap(),
         replace,
-    }
-}
-
-/// Creates a file, or opens one for appending.
-pub fn created(disk: &Disk, create: Change) -> io::Result<Arc<OpenFile>> {
-    match change(disk, create)? {
-        Done::Created(file) => Ok(file),
-        other => panic!("a creation was answered with {other:?}"),
     }
 }
 
@@ -495,14 +487,11 @@ pub fn list(disk: &Disk, directory: &Arc<OpenFile>) -> io::Result<Vec<Listing>> 
 }
 
 pub fn next_piece(disk: &Disk, reader: &Arc<DirectoryReader>) -> io::Result<Listing> {
-    let op = Op::List {
+    let list = op::List {
         reader: Arc::clone(reader),
         into: Listing::with_room_of_a_piece(),
     };
-    match ask(disk, op)? {
-        Done::Listed(listing) => Ok(listing),
-        other => panic!("a listing was answered with {other:?}"),
-    }
+    ask(disk, list)
 }
 
 pub fn bytes(disk: &Disk, ready: Ready) -> io::Result<Vec<u8>> {
@@ -579,8 +568,9 @@ impl Reply for Blocking {
 
 impl Held {
     /// Returns once the job has its slot.
-    pub fn new(disk: &Disk, op: Op, class: Class) -> Held {
-        let in_pool = !disk.blocks_on_loop() || matches!(op, Op::Change(_));
+    pub fn new(disk: &Disk, op: impl Into<Op>, class: Class) -> Held {
+        let op = op.into();
+        let in_pool = !disk.blocks_on_loop() || matches!(op, Op::Write(_) | Op::Sync(_));
         assert!(in_pool, "it would block the test itself");
         let reached = Arc::new(Barrier::new(2));
         let release = Arc::new(Barrier::new(2));

@@ -34,9 +34,7 @@ mod cases {
     use std::time::{Duration, SystemTime};
 
     use levity_disk::left_root;
-    use levity_disk::{
-        Disk, Done, Kind, Lookup, Op, Open, OpenFile, Opened, Root, Symlinks, Variants,
-    };
+    use levity_disk::{Disk, Kind, Lookup, OpenFile, Root, Symlinks, Variants, op};
 
     use crate::harness::*;
 
@@ -216,7 +214,7 @@ mod cases {
         first: Option<(u64, usize)>,
     ) -> io::Result<WithVariants> {
         let paths = paths.iter().map(|path| CString::new(*path).unwrap());
-        let op = Op::Open(Open {
+        let open = op::Open {
             root: Arc::clone(root),
             path: CString::new("file").unwrap(),
             first: first.map(exactly),
@@ -225,25 +223,15 @@ mod cases {
                 preferred,
             }),
             lookup: Lookup::Shared,
-        });
-        match ask(disk, op)? {
-            Done::Opened(Opened {
-                file,
-                variants,
-                first,
-                stable,
-                ..
-            }) => {
-                assert!(stable);
-                let first = first.map(|ready| bytes(disk, ready).unwrap());
-                Ok(WithVariants {
-                    file,
-                    variants,
-                    first,
-                })
-            }
-            other => panic!("an open was answered with {other:?}"),
-        }
+        };
+        let opened = ask(disk, open)?;
+        assert!(opened.stable);
+        let first = opened.first.map(|ready| bytes(disk, ready).unwrap());
+        Ok(WithVariants {
+            file: opened.file,
+            variants: opened.variants,
+            first,
+        })
     }
 
     /// A file last modified this many seconds after 2001.
@@ -319,10 +307,7 @@ mod cases {
 
     fn look(disk: &Disk, root: &Arc<Root>) -> io::Result<Option<Arc<Root>>> {
         let root = Arc::clone(root);
-        match ask(disk, Op::CheckRoot { root })? {
-            Done::RootChecked(root) => Ok(root),
-            other => panic!("a look was answered with {other:?}"),
-        }
+        ask(disk, op::CheckRoot { root })
     }
 
     pub fn a_root_that_stays(rig: &Rig) {

@@ -23,9 +23,7 @@ mod cases {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, mpsc};
 
-    use levity_disk::{
-        Class, Completion, Disk, Done, First, Kind, Op, Opened, Reply, Root, Symlinks,
-    };
+    use levity_disk::{Class, Completion, Disk, First, Kind, Reply, Root, Symlinks, op};
 
     use crate::harness::*;
 
@@ -139,17 +137,12 @@ mod cases {
     }
 
     fn first_of(disk: &Disk, rig: &Rig, first: First) -> Vec<u8> {
-        let mut op = open_op(&rig.root(), "file", None);
-        if let Op::Open(open) = &mut op {
-            open.first = Some(first);
-        }
-        let Done::Opened(Opened {
-            first: Some(ready), ..
-        }) = ask(disk, op).unwrap()
-        else {
-            panic!("no bytes came along")
+        let open = op::Open {
+            first: Some(first),
+            ..open_op(&rig.root(), "file", None)
         };
-        bytes(disk, ready).unwrap()
+        let ready = ask(disk, open).unwrap().first;
+        bytes(disk, ready.expect("bytes came along")).unwrap()
     }
 
     /// Half of the file is in the page cache: one read of a ring may end there.
@@ -231,9 +224,7 @@ mod cases {
         drop(answers);
         let mut seen = vec![0; JOBS];
         for (number, completion) in answered {
-            let Ok(Done::Read(ready, _)) = completion.result else {
-                panic!("{completion:?}");
-            };
+            let (ready, _) = completion.of::<op::Read>().result.unwrap();
             let offset = number as u64 * 19;
             assert!(is_pattern(&bytes(&disk, ready).unwrap(), offset));
             seen[number] += 1;

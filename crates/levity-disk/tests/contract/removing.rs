@@ -25,18 +25,15 @@ mod cases {
     use std::sync::Arc;
 
     use levity_disk::left_root;
-    use levity_disk::{
-        Change, Class, Disk, Done, Lookup, Op, OpenFile, Opened, Ready, Root, Symlinks,
-    };
+    use levity_disk::{Class, Disk, Lookup, OpenFile, Opened, Ready, Root, Symlinks, op};
 
     use crate::harness::*;
 
-    fn look_up_op(root: &Arc<Root>, path: &str, lookup: Lookup) -> Op {
-        let mut op = open_op(root, path, Some((0, 1000)));
-        if let Op::Open(open) = &mut op {
-            open.lookup = lookup;
+    fn look_up_op(root: &Arc<Root>, path: &str, lookup: Lookup) -> op::Open {
+        op::Open {
+            lookup,
+            ..open_op(root, path, Some((0, 1000)))
         }
-        op
     }
 
     fn open_no_symlinks(
@@ -44,25 +41,20 @@ mod cases {
         root: &Arc<Root>,
         path: &str,
     ) -> io::Result<(Arc<OpenFile>, Option<Ready>)> {
-        match ask(disk, look_up_op(root, path, Lookup::NoSymlinks))? {
-            Done::Opened(opened) => Ok((opened.file, opened.first)),
-            other => panic!("an open was answered with {other:?}"),
-        }
+        let opened = ask(disk, look_up_op(root, path, Lookup::NoSymlinks))?;
+        Ok((opened.file, opened.first))
     }
 
-    fn unlink_op(root: &Arc<Root>, path: &str, file: &Arc<OpenFile>) -> Op {
-        Op::Change(Change::Unlink {
+    fn unlink_op(root: &Arc<Root>, path: &str, file: &Arc<OpenFile>) -> op::Unlink {
+        op::Unlink {
             root: Arc::clone(root),
             path: CString::new(path).unwrap(),
             file: Some(Arc::clone(file)),
-        })
+        }
     }
 
     fn unlink(disk: &Disk, root: &Arc<Root>, path: &str, file: &Arc<OpenFile>) -> io::Result<()> {
-        match ask(disk, unlink_op(root, path, file))? {
-            Done::Changed => Ok(()),
-            other => panic!("a removal was answered with {other:?}"),
-        }
+        ask(disk, unlink_op(root, path, file))
     }
 
     /// The content can be read as long as the file is open.
@@ -90,16 +82,13 @@ mod cases {
         fs::create_dir_all(rig.path("a/b")).unwrap();
         for path in ["file", "a/b/file"] {
             rig.write(path, 300_000);
-            let Done::Opened(Opened {
+            let Opened {
                 file,
                 first,
                 stable,
                 not_removed,
                 ..
-            }) = take(path).unwrap()
-            else {
-                panic!("not an open");
-            };
+            } = take(path).unwrap();
             assert!(stable && not_removed.is_none(), "{not_removed:?}");
             assert!(!rig.path(path).exists());
             assert_eq!(file.meta(), stat(&disk, &file));
@@ -248,7 +237,7 @@ mod cases {
             assert_eq!(bytes(&disk, first.unwrap()).unwrap(), pattern(0, 100));
             // `Fresh` prevents sharing, not links.
             let fresh = ask(&disk, look_up_op(&root, "to-folder/file", Lookup::Fresh));
-            assert!(matches!(fresh, Ok(Done::Opened(_))));
+            assert!(fresh.is_ok());
         }
         let null = Root::open(Path::new("/dev"), Symlinks::Beneath).unwrap();
         assert_eq!(
@@ -281,10 +270,7 @@ mod cases {
         });
         arrive(&disk);
         held.into_iter().for_each(Held::release);
-        let files = opens.map(|waiting| match waiting.result() {
-            Ok(Done::Opened(opened)) => opened.file,
-            other => panic!("not an open: {other:?}"),
-        });
+        let files = opens.map(|waiting| waiting.result().unwrap().file);
         for (number, file) in files.iter().enumerate() {
             let mut others = files[..number].iter();
             assert!(others.all(|other| !Arc::ptr_eq(file, other)), "{number}");

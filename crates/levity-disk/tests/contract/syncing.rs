@@ -16,7 +16,7 @@ mod cases {
     use std::sync::Arc;
     use std::thread;
 
-    use levity_disk::{Class, Disk, Done, OpenFile, is_full};
+    use levity_disk::{Class, Disk, OpenFile, is_full, op};
 
     use crate::harness::*;
 
@@ -26,14 +26,14 @@ mod cases {
     }
 
     fn new_file(disk: &Disk, rig: &Rig) -> Arc<OpenFile> {
-        let file = created(disk, nameless_op(&rig.root(), ".")).unwrap();
+        let file = ask(disk, nameless_op(&rig.root(), ".")).unwrap();
         try_write(disk, &file, 0, 5000).unwrap();
         settle(disk);
         file
     }
 
-    fn is_synced(waiting: &Waiting) -> bool {
-        matches!(waiting.result(), Ok(Done::Synced))
+    fn is_synced(waiting: &Waiting<op::Sync>) -> bool {
+        waiting.result().is_ok()
     }
 
     pub fn files_and_folders(rig: &Rig) {
@@ -168,7 +168,7 @@ mod simulation {
     use std::time::Duration;
 
     use levity_disk::engine::simulated::thaw;
-    use levity_disk::{Class, Done, is_dead};
+    use levity_disk::{Class, is_dead};
 
     use crate::harness::*;
 
@@ -177,7 +177,7 @@ mod simulation {
     fn an_error_is_told_to_all_and_stays() {
         let rig = Rig::new("simulated:eio_syncs=1");
         let (disk, root) = (rig.narrow_disk(), rig.root());
-        let [file, other] = [(); 2].map(|()| created(&disk, nameless_op(&root, ".")).unwrap());
+        let [file, other] = [(); 2].map(|()| ask(&disk, nameless_op(&root, ".")).unwrap());
         settle(&disk);
         let held = Held::new(&disk, write_op(&file, 0, 10), Class::Later);
         let group = [(); 4].map(|()| submit(&disk, sync_op(&file), Class::Later));
@@ -192,7 +192,7 @@ mod simulation {
             assert_eq!(errno(later.result()), Some(libc::EIO));
         }
         let sync = submit(&disk, sync_op(&other), Class::Later);
-        assert!(matches!(sync.result(), Ok(Done::Synced)));
+        sync.result().unwrap();
         settle(&disk);
         let stats = disk.stats();
         assert_eq!((stats.syncs_shared, stats.engines[0].syncs), (3, 1));
@@ -205,7 +205,7 @@ mod simulation {
         std::fs::create_dir(rig.path("permafrost")).unwrap();
         let file = {
             let disk = Rig::new("threads").disk();
-            created(&disk, nameless_op(&rig.root(), "permafrost")).unwrap()
+            ask(&disk, nameless_op(&rig.root(), "permafrost")).unwrap()
         };
         let disk = rig.disk_with(|settings| settings.dead_after = Duration::from_millis(200));
         let frozen = submit(&disk, sync_op(&file), Class::Later);
@@ -218,7 +218,7 @@ mod simulation {
         assert!(frozen.is_silent() && later.is_silent());
         thaw("permafrost");
         for waiting in [frozen, later] {
-            assert!(matches!(waiting.result(), Ok(Done::Synced)));
+            waiting.result().unwrap();
         }
         settle(&disk);
         assert_eq!(disk.stats().engines[0].syncs, 2);

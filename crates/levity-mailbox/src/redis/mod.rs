@@ -81,14 +81,7 @@ impl RedisStore {
     }
 }
 
-/// Checks the URL of a server, which is not connected to.
-///
-/// # Errors
-/// What is wrong with it. The text does not have the password.
-pub fn validate_url(url: &str) -> Result<(), String> {
-    client(url).map(drop)
-}
-
+/// For the URL of a server, which is not connected to. The text of an error does not have the password.
 fn client(url: &str) -> Result<Client, String> {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     match scheme {
@@ -102,4 +95,35 @@ fn client(url: &str) -> Result<Client, String> {
     // With it, a connection can do more than receive what comes through channels.
     let settings = settings.set_protocol(ProtocolVersion::RESP3);
     Client::open(info.set_redis_settings(settings)).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        for url in [
+            "redis://127.0.0.1",
+            "redis://host.example:6380/3",
+            "redis://user:p%40ss@[::1]:6379",
+            "redis+unix:///run/redis.sock?db=1",
+            "valkey://localhost",
+        ] {
+            assert_eq!(client(url).map(drop), Ok(()), "{url}");
+        }
+        for url in [
+            "",
+            "127.0.0.1:6379",
+            "http://localhost",
+            "redis://",
+            "redis://:secret@",
+            "rediss://:secret@localhost",
+            "redis://:secret@localhost/x",
+            "redis://:secret@localhost:99999",
+        ] {
+            let error = client(url).map(drop).expect_err(url);
+            assert!(!error.contains("secret") && !error.is_empty(), "{error}");
+        }
+    }
 }

@@ -3,11 +3,7 @@
 //! A server that only sends has no use for messages of a client, so their content is skipped. Between frames nothing is
 //! kept; of a control frame that arrives in pieces, its bytes are.
 
-use std::io::Cursor;
-
-use tungstenite::protocol::frame::FrameHeader;
-use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
-
+use super::header::{ClientHeader, Opcode, RESERVED, Violation};
 use super::is_close_code;
 
 /// The maximum of bytes in a frame with data.
@@ -29,24 +25,6 @@ pub enum Received {
     Close(Option<u16>),
 }
 
-/// What a client must not send. The connection closes with the code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Violation {
-    /// The code of the Close frame.
-    pub code: u16,
-    /// What is wrong.
-    pub reason: &'static str,
-}
-
-impl Violation {
-    const fn protocol(reason: &'static str) -> Self {
-        Self { code: 1002, reason }
-    }
-}
-
-const HEADER: Violation = Violation::protocol("the header of a frame is malformed");
-const UNMASKED: Violation = Violation::protocol("a frame is not masked");
-const RESERVED: Violation = Violation::protocol("a reserved bit is set");
 const CONTROL: Violation = Violation::protocol("a control frame is too long or in parts");
 const ORDER: Violation = Violation::protocol("parts of messages are out of order");
 const CLOSE: Violation = Violation::protocol("a Close frame has no valid code");
@@ -92,38 +70,44 @@ impl Input {
         while let Some((&first, rest)) = bytes.split_first() {
             *bytes = rest;
             self.partial.push(first);
-            let mut cursor = Cursor::new(&self.partial[..]);
-            let parsed = FrameHeader::parse(&mut cursor).map_err(|_| HEADER)?;
-            let Some((header, length)) = parsed else {
+            let Some((header, start)) = ClientHeader::parse(&self.partial)? else {
                 continue;
             };
-            let start = cursor.position() as usize;
-            check(&header, (start, length))?;
-            let (received, missing) = match header.opcode {
-                OpCode::Data(kind) => {
-                    self.begin_data(&header, kind, length)?;
+            let received = match header.opcode {
+                Opcode::Continuation | Opcode::Text | Opcode::Binary => {
+                    self.begin_data(&header)?;
                     self.skip(bytes);
-                    (Some(Received::Data), false)
+                    Some(Received::Data)
                 }
-                OpCode::Control(kind) => {
-                    if header.rsv1 {
-                        return Err(RESERVED);
-                    }
-                    if !header.is_final || length > CONTROL_BYTES_MAX {
-                        return Err(CONTROL);
-                    }
-                    let is_complete = self.complete(start + length as usize, bytes);
-                    let content = &mut self.partial[start..];
-                    let received = is_complete.then(|| control(kind, header.mask, content));
-                    (received.transpose()?, !is_complete)
+                Opcode::Close | Opcode::Ping | Opcode::Pong => {
+                    self.control(&header, start, bytes)?
                 }
             };
-            if !missing {
+            if received.is_some() {
                 self.partial = Vec::new();
                 return Ok(received);
             }
         }
         Ok(None)
+    }
+
+    /// The control frame whose content begins at `start`; `None` if more of it has to arrive.
+    fn control(
+        &mut self,
+        header: &ClientHeader,
+        start: usize,
+        bytes: &mut &[u8],
+    ) -> Result<Option<Received>, Violation> {
+        if header.is_compressed {
+            return Err(RESERVED);
+        }
+        if !header.is_last || header.length > CONTROL_BYTES_MAX {
+            return Err(CONTROL);
+        }
+        if !self.complete(start + header.length as usize, bytes) {
+            return Ok(None);
+        }
+        control(header, &mut self.partial[start..]).map(Some)
     }
 
     fn skip(&mut self, bytes: &mut &[u8]) {
@@ -141,56 +125,31 @@ impl Input {
         self.partial.len() == length
     }
 
-    fn begin_data(
-        &mut self,
-        header: &FrameHeader,
-        kind: Data,
-        length: u64,
-    ) -> Result<(), Violation> {
-        let is_first = kind != Data::Continue;
-        if header.rsv1 && !(is_first && self.may_be_compressed) {
+    fn begin_data(&mut self, header: &ClientHeader) -> Result<(), Violation> {
+        let is_first = header.opcode != Opcode::Continuation;
+        if header.is_compressed && !(is_first && self.may_be_compressed) {
             return Err(RESERVED);
         }
         if is_first == self.in_message {
             return Err(ORDER);
         }
-        if length > DATA_BYTES_MAX {
+        if header.length > DATA_BYTES_MAX {
             return Err(TOO_LONG);
         }
-        self.in_message = !header.is_final;
-        self.skipping = length;
+        self.in_message = !header.is_last;
+        self.skipping = header.length;
         Ok(())
     }
 }
 
-/// Checks what all frames have in common.
-fn check(header: &FrameHeader, (start, length): (usize, u64)) -> Result<(), Violation> {
-    if header.mask.is_none() {
-        return Err(UNMASKED);
-    }
-    if header.rsv2 || header.rsv3 {
-        return Err(RESERVED);
-    }
-    // A length has the shortest form, and no sign.
-    match start == header.len(length) && length >> 63 == 0 {
-        true => Ok(()),
-        false => Err(HEADER),
-    }
-}
-
 /// A whole control frame with the masked `content`.
-fn control(
-    kind: Control,
-    mask: Option<[u8; 4]>,
-    content: &mut [u8],
-) -> Result<Received, Violation> {
-    let mask = mask.unwrap_or_default();
-    let masked = content.iter_mut().zip(mask.into_iter().cycle());
+fn control(header: &ClientHeader, content: &mut [u8]) -> Result<Received, Violation> {
+    let masked = content.iter_mut().zip(header.mask.into_iter().cycle());
     masked.for_each(|(byte, mask)| *byte ^= mask);
-    match (kind, &*content) {
-        (Control::Ping, _) => Ok(Received::Ping(content.to_vec())),
-        (Control::Close, []) => Ok(Received::Close(None)),
-        (Control::Close, [high, low, reason @ ..]) => {
+    match (header.opcode, &*content) {
+        (Opcode::Ping, _) => Ok(Received::Ping(content.to_vec())),
+        (Opcode::Close, []) => Ok(Received::Close(None)),
+        (Opcode::Close, [high, low, reason @ ..]) => {
             let code = u16::from_be_bytes([*high, *low]);
             match is_close_code(code) {
                 true if str::from_utf8(reason).is_ok() => Ok(Received::Close(Some(code))),
@@ -198,15 +157,17 @@ fn control(
                 false => Err(CLOSE),
             }
         }
-        (Control::Close, _) => Err(CLOSE),
-        (Control::Pong | Control::Reserved(_), _) => Ok(Received::Pong),
+        (Opcode::Close, _) => Err(CLOSE),
+        _ => Ok(Received::Pong),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tungstenite::protocol::frame::coding::{Data, OpCode};
     use tungstenite::protocol::frame::{CloseFrame, Frame};
 
+    use super::super::header::{HEADER, UNMASKED};
     use super::*;
 
     const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];

@@ -51,7 +51,9 @@ pub use response_head::response_head;
 pub use sendfile_header::{sendfile_header, sendfile_outcome};
 pub use sse::{sse, sse_outcome};
 pub use users::{basic_auth, htpasswd, jwt};
-pub use websocket::{websocket_handshake, websocket_outcome};
+pub use websocket::{
+    websocket_frames, websocket_frames_outcome, websocket_handshake, websocket_outcome,
+};
 
 const SMALL: Limits = Limits {
     line_bytes_max: 48,

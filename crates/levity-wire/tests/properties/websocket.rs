@@ -1,10 +1,15 @@
-//! The opening handshake of WebSockets.
+//! The opening handshake of WebSockets, and their frames.
+
+use std::io::Cursor;
 
 use levity_wire::Reject;
+use levity_wire::websocket::input::{Input, Received};
 use levity_wire::websocket::{
-    Data, Deflate, EXTENSIONS_MAX, OpCode, PROTOCOLS_MAX, accept_input, check_version, protocols,
-    push_header,
+    ClientHeader, Deflate, EXTENSIONS_MAX, Opcode, PROTOCOLS_MAX, Violation, accept_input,
+    check_version, protocols, push_header,
 };
+use tungstenite::protocol::frame::FrameHeader;
+use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
 use super::first_line;
 
@@ -27,6 +32,93 @@ pub fn websocket_outcome(bytes: &[u8]) -> Result<bool, Reject> {
         b"Sec-WebSocket-Protocol" => protocols([value]).map(|names| !names.is_empty()),
         b"Sec-WebSocket-Extensions" => Deflate::negotiate([value]).map(|found| found.is_some()),
         _ => Ok(false),
+    }
+}
+
+/// Frames of a client: the header of the first is what tungstenite reads, and all are the same at every cut.
+pub fn websocket_frames(bytes: &[u8]) {
+    assert_eq!(ClientHeader::parse(bytes).ok(), theirs(bytes));
+    let whole = frames([bytes]);
+    assert_eq!(frames(bytes.chunks(1)), whole);
+    for cut in (0..bytes.len()).take(CUTS_MAX) {
+        let (first, second) = bytes.split_at(cut);
+        assert_eq!(frames([first, second]), whole);
+    }
+}
+
+/// What becomes of the bytes of a client: `more` if they are not even one frame.
+pub fn websocket_frames_outcome(bytes: &[u8]) -> &'static str {
+    match frames([bytes]) {
+        (_, Err(violation)) if violation.code == 1009 => "size",
+        (_, Err(_)) => "protocol",
+        (received, Ok(())) if received.is_empty() => "more",
+        _ => "ok",
+    }
+}
+
+/// The cuts that are tried, in bytes from the start: a header has 14 at most.
+const CUTS_MAX: usize = 200;
+
+/// All that is in `pieces` up to the first violation, if there is one.
+fn frames<'p>(
+    pieces: impl IntoIterator<Item = &'p [u8]>,
+) -> (Vec<Received>, Result<(), Violation>) {
+    let (mut input, mut all) = (Input::default(), Vec::new());
+    for mut piece in pieces {
+        loop {
+            match input.next(&mut piece) {
+                Ok(Some(received)) => all.push(received),
+                Ok(None) => break,
+                Err(violation) => return (all, Err(violation)),
+            }
+        }
+        assert!(piece.is_empty());
+    }
+    (all, Ok(()))
+}
+
+/// The first header as tungstenite reads it, and its length; `None` if RFC 6455, 5.2, or RFC 7692 forbids a client to send it.
+fn theirs(bytes: &[u8]) -> Option<Option<(ClientHeader, usize)>> {
+    if let [first, second, ..] = bytes {
+        let is_reserved = first & 0x30 != 0 || matches!(first & 0x0f, 3..=7 | 11..=15);
+        if is_reserved || second & 0x80 == 0 {
+            return None;
+        }
+    }
+    let mut cursor = Cursor::new(bytes);
+    let parsed = FrameHeader::parse(&mut cursor).ok()?;
+    let Some((header, length)) = parsed else {
+        return has_good_length(bytes).then_some(None);
+    };
+    let opcode = match header.opcode {
+        OpCode::Data(Data::Continue) => Opcode::Continuation,
+        OpCode::Data(Data::Text) => Opcode::Text,
+        OpCode::Data(Data::Binary) => Opcode::Binary,
+        OpCode::Control(Control::Close) => Opcode::Close,
+        OpCode::Control(Control::Ping) => Opcode::Ping,
+        OpCode::Control(Control::Pong) => Opcode::Pong,
+        _ => return None,
+    };
+    let count = cursor.position() as usize;
+    let ours = ClientHeader {
+        is_last: header.is_final,
+        is_compressed: header.rsv1,
+        opcode,
+        length,
+        mask: header.mask?,
+    };
+    let is_shortest = count == header.len(length) && length >> 63 == 0;
+    is_shortest.then_some(Some((ours, count)))
+}
+
+/// Whether the length that has arrived of a header without its mask has the shortest form, and no sign.
+fn has_good_length(bytes: &[u8]) -> bool {
+    match bytes {
+        [_, 0xfe, high, low, ..] => u16::from_be_bytes([*high, *low]) > 125,
+        [_, 0xff, rest @ ..] => rest
+            .first_chunk()
+            .is_none_or(|length| (0x1_0000..1 << 63).contains(&u64::from_be_bytes(*length))),
+        _ => true,
     }
 }
 
@@ -127,7 +219,7 @@ fn frame_headers_are_sound(bytes: &[u8]) {
         .take(8)
         .fold(0u64, |length, &byte| length << 8 | u64::from(byte));
     let mut header = Vec::new();
-    push_header(&mut header, OpCode::Data(Data::Binary), true, true, length);
+    push_header(&mut header, Opcode::Binary, true, true, length);
     let (start, rest) = header.split_at(2);
     assert_eq!(start[0], 0b1100_0010);
     let decoded = match start[1] {

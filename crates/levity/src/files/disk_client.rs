@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_disk::{
-    Change, Class, Completion, Direct, DirectoryReader, Disk, Done, EngineId, First, Job, Listing,
-    Lookup, Meta, Op, Open, OpenFile, Opened, ReadOptions, Ready, Reply, Root, Variants, is_full,
+    Class, Completion, Direct, DirectoryReader, Disk, EngineId, First, Job, Listing, Lookup, Meta,
+    Op, OpenFile, Opened, Operation, ReadOptions, Ready, Reply, Root, Variants, is_full, op,
 };
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::{task, time};
 
 use crate::files::missing_lookups::FailedLookups;
-use crate::files::root::{self, LiveRoot};
+use crate::files::root::LiveRoot;
 use crate::loop_core::LoopCore;
 use crate::loop_core::config::LoopConfig;
 use crate::shares::claim::Requester;
@@ -232,23 +232,15 @@ impl<'a> DiskClient<'a> {
         }
         // Whoever sends the file counts it for as long as that takes.
         let _admitted = self.admit().await?;
-        let op = Op::Open(Open {
+        let open = op::Open {
             root: root.clone(),
             path,
             first,
             variants: Box::new(variants),
             lookup,
-        });
-        match self.run(op, Class::First).await?.result? {
-            Done::Opened(mut opened) => {
-                if !opened.stable {
-                    // Some bytes may be of another version than the metadata.
-                    opened.first = None;
-                }
-                Ok(opened)
-            }
-            other => unreachable!("unexpected result of an open: {other:?}"),
-        }
+        };
+        let opened = self.run(open, Class::First).await?.result;
+        opened.map(of_one_version)
     }
 
     /// Notes a trip for a name that does not exist.
@@ -282,7 +274,7 @@ impl<'a> DiskClient<'a> {
         class: Class,
     ) -> io::Result<Read> {
         let file = file.clone();
-        let completion = self.run(Op::Read { file, offset, len }, class).await?;
+        let completion = self.run(op::Read { file, offset, len }, class).await?;
         read_result(completion, self.trace.last_read().chunk)
     }
 
@@ -290,7 +282,7 @@ impl<'a> DiskClient<'a> {
     pub fn read_ahead(&self, file: &Arc<OpenFile>, offset: u64, len: usize) -> ReadAhead {
         let file = file.clone();
         let requested = Instant::now();
-        let receiver = self.submit(Op::Read { file, offset, len }, Class::Prefetch);
+        let receiver = self.submit(op::Read { file, offset, len }.into(), Class::Prefetch);
         ReadAhead {
             offset,
             requested,
@@ -317,6 +309,7 @@ impl<'a> DiskClient<'a> {
                 let requested = read_ahead.requested;
                 read_ahead.stats.read_ahead(Ahead::Used);
                 self.trace_trip(requested, requested, since, &completion);
+                let completion = completion.of::<op::Read>();
                 read_result(completion, self.trace.last_read().chunk).map(Some)
             }
         }
@@ -324,7 +317,7 @@ impl<'a> DiskClient<'a> {
 
     /// Reads the next entries of a directory.
     pub async fn next_entries(&mut self, reader: &Arc<DirectoryReader>) -> io::Result<Listing> {
-        listed(self.run(list(reader), Class::First).await?.result?)
+        self.run(list(reader), Class::First).await?.result
     }
 
     /// Disk access for the body of the response to this request. `core` is that of the request's loop.
@@ -353,23 +346,25 @@ impl<'a> DiskClient<'a> {
     /// Checks whether another root has replaced `root`, and waits for the result.
     pub async fn check(&mut self, root: &LiveRoot) {
         let last = root.last();
-        let result = self.check_root(last.clone()).await;
+        let check = op::CheckRoot { root: last.clone() };
+        let completion = self.run(check, Class::First).await;
+        let result = completion.and_then(|completion| completion.result);
         root.apply_check(&last, result);
     }
 
-    async fn check_root(&mut self, root: Arc<Root>) -> io::Result<Option<Arc<Root>>> {
-        root::check_result(self.run(Op::CheckRoot { root }, Class::First).await?)
-    }
-
     /// Runs a job within the time-out, and adds the trip to the trace.
-    async fn run(&mut self, op: Op, class: Class) -> io::Result<Completion> {
+    async fn run<O: Operation>(
+        &mut self,
+        op: O,
+        class: Class,
+    ) -> io::Result<Completion<O::Output>> {
         let requested = Instant::now();
         let completions = &self.core.completions;
-        let waiting = self.submit_and_wait(op, class);
+        let waiting = self.submit_and_wait(op.into(), class);
         let result = completions.within(self.timeout, waiting).await;
         let (submitted, completion) = self.waited(requested, result)??;
         self.trace_trip(requested, submitted, requested, &completion);
-        Ok(completion)
+        Ok(completion.of::<O>())
     }
 
     /// Adds the wait for a trip to the trace, which has lasted since `since`. `None` was given up.
@@ -396,7 +391,7 @@ impl<'a> DiskClient<'a> {
             requested,
             read_start,
             read_end: read_start + completion.service,
-            bytes: bytes_read(completion),
+            bytes: completion.ready().map_or(0, |ready| ready.len() as u64),
         };
         self.trace.disk_completed(&trip, since);
     }
@@ -451,7 +446,7 @@ impl DetachedDisk {
     /// # Errors
     /// Those of the read; `TimedOut` when the disk does not respond within `limits.io_timeout`.
     pub async fn next_entries(&self, reader: &Arc<DirectoryReader>) -> io::Result<Listing> {
-        listed(self.run(list(reader)).await?)
+        self.run(list(reader)).await
     }
 
     /// Opens `path` beneath `root`, and reads `first`. Bytes that may be of another version than the metadata are dropped.
@@ -465,57 +460,14 @@ impl DetachedDisk {
         first: Option<First>,
         lookup: Lookup,
     ) -> io::Result<Opened> {
-        let op = Op::Open(Open {
+        let open = op::Open {
             root: root.clone(),
             path,
             first,
             variants: Box::default(),
             lookup,
-        });
-        match self.run(op).await? {
-            Done::Opened(mut opened) => {
-                opened.first = opened.first.filter(|_| opened.stable);
-                Ok(opened)
-            }
-            other => unreachable!("unexpected result of an open: {other:?}"),
-        }
-    }
-
-    /// Reads a range of a file; fewer bytes than `len` only at its end. Also returns the metadata after the read.
-    ///
-    /// # Errors
-    /// Those of the read; `TimedOut` as above.
-    pub async fn read(
-        &self,
-        file: &Arc<OpenFile>,
-        offset: u64,
-        len: usize,
-    ) -> io::Result<(Ready, Meta)> {
-        let file = file.clone();
-        match self.run(Op::Read { file, offset, len }).await? {
-            Done::Read(ready, now) => Ok((ready, now)),
-            other => unreachable!("unexpected result of a read: {other:?}"),
-        }
-    }
-
-    /// Bytes that can still be written to the file system of `root`.
-    ///
-    /// # Errors
-    /// Those of `fstatvfs`; `TimedOut` as above.
-    pub async fn free_space(&self, root: &Arc<Root>) -> io::Result<u64> {
-        let root = root.clone();
-        match self.run(Op::FreeSpace { root }).await? {
-            Done::FreeSpace(bytes) => Ok(bytes),
-            other => unreachable!("unexpected result of a question for free space: {other:?}"),
-        }
-    }
-
-    /// Makes a change.
-    ///
-    /// # Errors
-    /// Those of the change; `TimedOut` as above, and then it may still be made.
-    pub async fn change(&self, change: Change) -> io::Result<Done> {
-        self.run(Op::Change(change)).await
+        };
+        self.run(open).await.map(of_one_version)
     }
 
     /// The same disk without a time-out: for a change whose result has to be known before another one is made.
@@ -527,7 +479,12 @@ impl DetachedDisk {
         }
     }
 
-    async fn run(&self, op: Op) -> io::Result<Done> {
+    /// Performs any operation.
+    ///
+    /// # Errors
+    /// Those of the operation; `TimedOut` as above, and then a change may still be made.
+    pub async fn run<O: Operation>(&self, op: O) -> io::Result<O::Output> {
+        let op = op.into();
         let submit = || {
             let (reply, receiver) = self.core.completions.reply();
             self.core.disk.submit(Job {
@@ -542,35 +499,32 @@ impl DetachedDisk {
         let completions = &self.core.completions;
         let waiting = submit_until_accepted(submit, true);
         let completed = completions.within(self.timeout, waiting).await;
-        completed.ok_or_else(timed_out)??.1.result
+        completed.ok_or_else(timed_out)??.1.of::<O>().result
     }
 }
 
-fn list(reader: &Arc<DirectoryReader>) -> Op {
-    Op::List {
+fn list(reader: &Arc<DirectoryReader>) -> op::List {
+    op::List {
         reader: reader.clone(),
         into: Listing::with_room_of_a_piece(),
     }
 }
 
-fn listed(done: Done) -> io::Result<Listing> {
-    match done {
-        Done::Listed(listing) => Ok(listing),
-        other => unreachable!("unexpected result of a listing: {other:?}"),
-    }
+/// Without bytes that may be of another version than the metadata.
+fn of_one_version(mut opened: Opened) -> Opened {
+    opened.first = opened.first.filter(|_| opened.stable);
+    opened
 }
 
-fn read_result(completion: Completion, chunk: Option<usize>) -> io::Result<Read> {
+fn read_result(completion: Completion<(Ready, Meta)>, chunk: Option<usize>) -> io::Result<Read> {
     let was_cached = !completion.direct && completion.service < CACHED_READ_MAX;
-    match completion.result? {
-        Done::Read(ready, now) => Ok(Read {
-            ready,
-            now,
-            was_cached,
-            chunk,
-        }),
-        other => unreachable!("unexpected result of a read: {other:?}"),
-    }
+    let (ready, now) = completion.result?;
+    Ok(Read {
+        ready,
+        now,
+        was_cached,
+        chunk,
+    })
 }
 
 /// Whether the queue was full at the first read of a response.
@@ -583,25 +537,15 @@ fn timed_out() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
-fn bytes_read(completion: &Completion) -> u64 {
-    match &completion.result {
-        Ok(Done::Read(ready, _))
-        | Ok(Done::Opened(Opened {
-            first: Some(ready), ..
-        })) => ready.len() as u64,
-        _ => 0,
-    }
-}
-
 /// Removes `path` below `root` if it still is `file`, even if the request ends. Does not wait; a failure is
 /// logged.
 pub fn remove(core: &LoopCore, root: Arc<Root>, path: CString, file: Arc<OpenFile>) {
     let disk = core.disk.clone();
     let name = path.to_string_lossy().into_owned();
     let file = Some(file);
-    let op = Op::Change(Change::Unlink { root, path, file });
+    let unlink = op::Unlink { root, path, file };
     task::spawn_local(async move {
-        let done = submit_when_free(&disk, op, Class::First, ReadOptions::default()).await;
+        let done = submit_when_free(&disk, unlink, Class::First, ReadOptions::default()).await;
         if let Err(error) = done {
             log_not_removed(&name, &error);
         }
@@ -628,7 +572,7 @@ pub async fn read_version(
     len: usize,
 ) -> io::Result<Option<Vec<u8>>> {
     let left = usize::try_from(meta.size.saturating_sub(offset)).unwrap_or(usize::MAX);
-    let read = Op::Read {
+    let read = op::Read {
         file: file.clone(),
         offset,
         len: left.min(len),
@@ -638,23 +582,22 @@ pub async fn read_version(
         engine: core.config().memory_engine,
         ..ReadOptions::default()
     };
-    match submit_when_free(&core.disk, read, Class::Later, options).await? {
-        Done::Read(ready, now) if !ready.is_empty() && now.same_version(meta) => {
-            let bytes = ready.into_bytes(core.disk.budget())?;
-            Ok(Some(bytes.to_vec()))
-        }
-        _ => Ok(None),
+    let (ready, now) = submit_when_free(&core.disk, read, Class::Later, options).await?;
+    if ready.is_empty() || !now.same_version(meta) {
+        return Ok(None);
     }
+    let bytes = ready.into_bytes(core.disk.budget())?;
+    Ok(Some(bytes.to_vec()))
 }
 
 /// Submits `op` and retries while the queue is full. Dropping the future cancels an operation that has not
 /// begun.
-pub async fn submit_when_free(
+pub async fn submit_when_free<O: Operation>(
     disk: &Disk,
-    op: Op,
+    op: O,
     class: Class,
     read_options: ReadOptions,
-) -> io::Result<Done> {
+) -> io::Result<O::Output> {
     let submit = || {
         let (sender, receiver) = oneshot::channel();
         disk.submit(Job {
@@ -663,7 +606,8 @@ pub async fn submit_when_free(
         });
         receiver
     };
-    submit_until_accepted(submit, true).await?.1.result
+    let (_, completion) = submit_until_accepted(submit, true).await?;
+    completion.of::<O>().result
 }
 
 /// Submits a job and waits; returns the result, and when the disk accepted the job. Retries while the queue

@@ -128,6 +128,17 @@ impl Entry {
         }
     }
 
+    /// The content of an entry that is in memory.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn bytes(&self) -> &Bytes {
+        match &self.content {
+            Content::Memory(bytes, _) => bytes,
+            Content::File(_) => unreachable!("the content is in memory"),
+        }
+    }
+
     /// Whether the content is in memory.
     pub fn is_in_memory(&self) -> bool {
         matches!(self.content, Content::Memory(..))

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use levity_disk::{Class, Completion, Disk, Done, Job, Op, Reply, Root};
+use levity_disk::{Class, Completion, Disk, Job, Reply, Root, op};
 use levity_net::SWEEP_INTERVAL;
 use levity_telemetry::diagnostics;
 use rustix::io::Errno;
@@ -126,8 +126,8 @@ impl LiveRoot {
             live: self.clone(),
             root: root.clone(),
         });
-        let op = Op::CheckRoot { root };
-        disk.submit(Job::new(op, Class::First, reply));
+        let check = op::CheckRoot { root };
+        disk.submit(Job::new(check, Class::First, reply));
     }
 
     /// Applies the result of a check of `root`. Requests that waited for the same check all call this.
@@ -206,14 +206,6 @@ fn leads_nowhere(error: &io::Error) -> bool {
         || matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-/// The result of an [`Op::CheckRoot`].
-pub fn check_result(completion: Completion) -> io::Result<Option<Arc<Root>>> {
-    match completion.result? {
-        Done::RootChecked(root) => Ok(root),
-        other => unreachable!("unexpected result of a check: {other:?}"),
-    }
-}
-
 /// A check without a waiting request.
 struct BackgroundCheck {
     live: Arc<LiveRoot>,
@@ -227,7 +219,8 @@ impl Reply for BackgroundCheck {
     }
 
     fn send(self: Box<Self>, completion: Completion) {
-        self.live.apply_check(&self.root, check_result(completion));
+        let completion = completion.of::<op::CheckRoot>();
+        self.live.apply_check(&self.root, completion.result);
     }
 }
 

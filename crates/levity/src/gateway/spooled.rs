@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use levity_disk::{Change, Class, Done, NewFile, Op, OpenFile, ReadOptions};
+use levity_disk::{Class, OpenFile, Operation, ReadOptions, op};
 use tokio::time;
 
 use crate::files::disk_client;
@@ -53,18 +53,15 @@ impl Spooled {
         let descriptor = claims.take(Resource::Files, 1, Portion::Whole).await;
         let descriptor = descriptor.map_err(|_| io::ErrorKind::QuotaExceeded)?;
         let spool = folder.spool.clone();
-        let create = Op::Change(Change::Create(NewFile::Spooled { spool }));
-        match make(core, create, Class::First, folder.read_options).await? {
-            Done::Created(file) => Ok(Self {
-                file,
-                held: claims.nothing(Resource::Spool, Portion::Whole),
-                claims: claims.clone(),
-                _descriptor: descriptor,
-                read_options: folder.read_options,
-                bytes: 0,
-            }),
-            other => unreachable!("a file was to be made: {other:?}"),
-        }
+        let create = op::Create::Spooled { spool };
+        Ok(Self {
+            file: make(core, create, Class::First, folder.read_options).await?,
+            held: claims.nothing(Resource::Spool, Portion::Whole),
+            claims: claims.clone(),
+            _descriptor: descriptor,
+            read_options: folder.read_options,
+            bytes: 0,
+        })
     }
 
     /// In bytes.
@@ -80,12 +77,12 @@ impl Spooled {
         let count = bytes.len() as u64;
         let grown = self.claims.grow(&mut self.held, bytes.len()).await;
         grown.map_err(|_| no_room("limits.spool_bytes"))?;
-        let write = Change::Write {
+        let write = op::Write {
             file: self.file.clone(),
             offset: self.bytes,
             bytes: Arc::new(bytes),
         };
-        make(core, Op::Change(write), Class::Later, self.read_options).await?;
+        make(core, write, Class::Later, self.read_options).await?;
         self.bytes += count;
         Ok(())
     }
@@ -104,20 +101,19 @@ impl Spooled {
     /// Starts a read at `offset`. Does not wait.
     pub fn read(&self, core: &Rc<LoopCore>, offset: u64) -> Reading {
         let left = usize::try_from(self.bytes - offset).unwrap_or(usize::MAX);
-        let read = Op::Read {
+        let read = op::Read {
             file: self.file.clone(),
             offset,
             len: left.min(READ_BYTES),
         };
         let (core, read_options) = (core.clone(), self.read_options);
         Reading(Box::pin(async move {
-            match make(&core, read, Class::Later, read_options).await? {
-                Done::Read(ready, _) if !ready.is_empty() => {
-                    let bytes = ready.into_bytes(core.disk.budget())?;
-                    Ok(bytes.to_vec())
-                }
-                _ => Err(io::ErrorKind::UnexpectedEof.into()),
+            let (ready, _) = make(&core, read, Class::Later, read_options).await?;
+            if ready.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            let bytes = ready.into_bytes(core.disk.budget())?;
+            Ok(bytes.to_vec())
         }))
     }
 }
@@ -130,12 +126,12 @@ impl Reading {
 }
 
 /// Waits for room in the disk's queue too, instead of failing: a body is in transit.
-async fn make(
+async fn make<O: Operation>(
     core: &LoopCore,
-    op: Op,
+    op: O,
     class: Class,
     read_options: ReadOptions,
-) -> io::Result<Done> {
+) -> io::Result<O::Output> {
     let io_timeout = core.config().config.limits.io_timeout;
     let made = time::timeout(
         io_timeout,

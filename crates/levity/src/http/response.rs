@@ -329,23 +329,16 @@ impl Response {
 
     /// Moves the headers of `base` to `fields`, so that they can be changed.
     pub fn merge_base(&mut self) {
-        if let Some(base) = self.base.take() {
-            let mut merged = base.fields().clone();
-            merged.extend(&self.fields);
-            self.fields = merged;
-        }
+        merge_base(&mut self.base, &mut self.fields);
     }
 
     /// Gives each part of a [`Body::Multipart`] the headers of the response that describe the file. Called after the
     /// filters, for which the response has the type of the file.
     pub fn frame_parts(&mut self) {
-        if !matches!(self.body, Body::Multipart(_)) {
-            return;
-        }
-        self.merge_base();
         let Body::Multipart(body) = &mut self.body else {
-            unreachable!("it was one");
+            return;
         };
+        merge_base(&mut self.base, &mut self.fields);
         let of_parts = self.fields.take(PART_HEADERS);
         let size = body.source.entry().meta.size;
         let boundary = RandomState::new().hash_one(size);
@@ -374,5 +367,13 @@ impl Response {
             Body::Held { protocol, .. } => protocol.is_none(),
             body => body.length().is_none() || !self.filters.is_empty(),
         }
+    }
+}
+
+fn merge_base(base: &mut Option<Rc<EntryRef>>, fields: &mut Fields) {
+    if let Some(base) = base.take() {
+        let mut merged = base.fields().clone();
+        merged.extend(fields);
+        *fields = merged;
     }
 }

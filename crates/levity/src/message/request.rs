@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 use levity_telemetry::request_id::{self, RequestId};
 use levity_wire::coded_etag::{self, Deltas, Suffixes};
 use levity_wire::encoding::{Accepted, Coding};
-use levity_wire::http1::{
-    self, EndToEnd, Framing, Limits, Reject, RequestHead, Span, Target, write,
-};
+use levity_wire::http1::{self, EndToEnd, Framing, Limits, Reject, RequestHead, Span, write};
 use levity_wire::{dictionary, path};
 
 /// A request, with the bytes that it was parsed from. The worker recycles its memory.
@@ -237,11 +235,6 @@ impl Request {
     /// The path of the target, not decoded, without the query.
     pub fn raw_path(&self) -> &[u8] {
         self.head.path.of(&self.bytes)
-    }
-
-    /// The target if it is in origin form (RFC 9112, 3.2.1): path and query.
-    pub fn origin_form(&self) -> Option<&[u8]> {
-        (self.head.target == Target::Origin).then(|| self.target())
     }
 
     /// The value of Upgrade: the protocols that the client offers (RFC 9110, 7.8).

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use flate2::Crc;
 use levity_config::ArchiveForm;
-use levity_disk::{DirectoryReader, Entry, First, Kind, Lookup, Meta, OpenFile, Ready, Root};
+use levity_disk::{DirectoryReader, Entry, First, Kind, Lookup, Meta, OpenFile, Ready, Root, op};
 use levity_telemetry::diagnostics;
 use levity_wire::archive::zip::Zip;
 use levity_wire::archive::{Member, tar};
@@ -456,13 +456,17 @@ impl Writer {
     ) -> Result<Vec<u8>, Failure> {
         let disk = &self.archive.disk;
         let read = async {
-            let (ready, now) = disk.read(file, offset, CHUNK_BYTES).await?;
+            let read = |offset, len| {
+                let file = file.clone();
+                disk.run(op::Read { file, offset, len })
+            };
+            let (ready, now) = read(offset, CHUNK_BYTES).await?;
             let is_same = match version.judge(&now) {
                 Verdict::Same => true,
                 Verdict::Rewritten => false,
                 Verdict::Unclear => match version.evidence_range() {
                     Some((offset, len)) => {
-                        let (found, now) = disk.read(file, offset, len).await?;
+                        let (found, now) = read(offset, len).await?;
                         version.confirm(&copy(found)?, &now)
                     }
                     None => version.confirm_unsent(&now),

@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use aws_lc_rs::signature::{
+    ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
+};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use levity_config::Jwt;
 use levity_wire::jwt::{self, Claims, Key, Material, Token};
-use ring::signature::{
-    ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
-};
 use sha2::Sha256;
 
 use super::super::{Handling, Outcome};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use levity_mailbox::{Draft, Message, MessageId};
-use levity_wire::websocket::{Data, OpCode, frame, push_header};
+use levity_wire::websocket::{Opcode, frame, push_header};
 use levity_wire::{mime, sse};
 use serde_json::{Value, json};
 
@@ -139,10 +139,10 @@ impl Form {
             Self::Objects => {
                 // How long the object is, only its end would tell.
                 let object = part.object(message);
-                let opcode = OpCode::Data(match part.is_first {
-                    true => Data::Text,
-                    false => Data::Continue,
-                });
+                let opcode = match part.is_first {
+                    true => Opcode::Text,
+                    false => Opcode::Continuation,
+                };
                 push_header(&mut out, opcode, false, part.is_last, object.len() as u64);
                 out.extend_from_slice(&object);
             }
@@ -160,11 +160,11 @@ impl Form {
     }
 
     /// The kind of message of a WebSocket.
-    pub fn opcode(self, is_text: bool) -> OpCode {
-        OpCode::Data(match is_text || self == Self::Objects {
-            true => Data::Text,
-            false => Data::Binary,
-        })
+    pub fn opcode(self, is_text: bool) -> Opcode {
+        match is_text || self == Self::Objects {
+            true => Opcode::Text,
+            false => Opcode::Binary,
+        }
     }
 
     /// What tells a receiver that messages up to `last` are gone. The forms of contents alone have nothing for it.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use levity_mailbox::{Encoded, Making, Place};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
-use levity_wire::websocket::input::{Input, Received, Violation};
-use levity_wire::websocket::{CLOSE_REASON_BYTES_MAX, Control, OpCode, frame};
+use levity_wire::websocket::input::{Input, Received};
+use levity_wire::websocket::{CLOSE_REASON_BYTES_MAX, Opcode, Violation, frame};
 
 use crate::handler::mailbox::receiver_clock::{Ending, Transit};
 use crate::http::held::HeldClient;
@@ -136,7 +136,7 @@ impl Socket {
     pub fn take_pong(&mut self) -> Option<Vec<u8>> {
         let is_open = matches!(self.closing, Closing::Open);
         let content = self.pong.take().filter(|_| is_open)?;
-        Some(frame(OpCode::Control(Control::Pong), false, &content))
+        Some(frame(Opcode::Pong, false, &content))
     }
 
     /// Has the stream [end](Ending::Finished) with this code and reason.
@@ -219,5 +219,5 @@ impl Socket {
 fn close(code: u16, reason: &str) -> Vec<u8> {
     debug_assert!(reason.len() <= CLOSE_REASON_BYTES_MAX);
     let content = [&code.to_be_bytes()[..], reason.as_bytes()].concat();
-    frame(OpCode::Control(Control::Close), false, &content)
+    frame(Opcode::Close, false, &content)
 }

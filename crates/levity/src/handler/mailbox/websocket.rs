@@ -14,10 +14,10 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use levity_mailbox::{Cursor, Name};
 use levity_wire::Reject;
 use levity_wire::websocket::{self, Deflate};
-use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use super::super::Handling;
 use super::forms::Form;

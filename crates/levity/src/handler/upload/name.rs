@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use levity_disk::{Change, Done, Lookup, Meta, OpenFile, Root};
+use levity_disk::{Lookup, Meta, OpenFile, Operation, Root, op};
 use levity_wire::condition::{self, Validators, Verdict};
 use rustix::io::Errno;
 use tokio::time;
@@ -215,31 +215,35 @@ impl Name {
     }
 
     /// Makes `change`, which needs the folder for names of the meantime; makes that first if it is not there.
-    pub async fn change_in_folder(&self, disk: &DetachedDisk, change: Change) -> io::Result<Done> {
-        match disk.change(change.clone()).await {
+    pub async fn change_in_folder<O: Operation>(
+        &self,
+        disk: &DetachedDisk,
+        change: O,
+    ) -> io::Result<O::Output> {
+        match disk.run(change.clone()).await {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             done => return done,
         }
-        let make = Change::MakeFolder {
+        let make = op::MakeFolder {
             root: self.root.clone(),
             path: c_path(FOLDER.as_bytes())?,
             mode: OWN_FOLDER_MODE,
         };
-        match disk.change(make).await {
+        match disk.run(make).await {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        disk.change(change).await
+        disk.run(change).await
     }
 
     /// Makes the folder `path`.
     pub async fn make(&self, path: &[u8]) -> io::Result<()> {
-        let make = Change::MakeFolder {
+        let make = op::MakeFolder {
             root: self.root.clone(),
             path: c_path(path)?,
             mode: FOLDER_MODE,
         };
-        self.patient.change(make).await?;
+        self.patient.run(make).await?;
         self.mark_folder(path);
         self.upload.store.folder_made(path);
         Ok(())
@@ -260,7 +264,7 @@ impl Name {
         let path = c_path(folder)?;
         let opened = self.patient.open(&self.root, path, None, Lookup::Fresh);
         let file = opened.await?.file;
-        self.patient.change(Change::Sync { file }).await.map(drop)
+        self.patient.run(op::Sync { file }).await
     }
 
     /// The response to a failure. Logs those that need the operator's attention.

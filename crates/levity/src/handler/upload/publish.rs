@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use levity_disk::{Change, OpenFile};
+use levity_disk::{OpenFile, op};
 use levity_telemetry::diagnostics;
 
 use super::empty;
@@ -35,7 +35,7 @@ impl Name {
     pub async fn publish(&self, complete: Complete) -> Result<Response, Response> {
         if self.upload.settings.fsync {
             let file = complete.file.clone();
-            let synced = self.patient.change(Change::Sync { file }).await;
+            let synced = self.patient.run(op::Sync { file }).await;
             synced.map_err(|error| self.refusal(&error))?;
         }
         let _turn = self.upload.store.names.lock(&self.path.bytes).await;
@@ -71,16 +71,16 @@ impl Name {
 
     /// Links `file` to the name, which nothing has. Returns whether folders were made for it.
     async fn link(&self, file: &Arc<OpenFile>) -> io::Result<bool> {
-        let link = Change::Link {
+        let link = op::Link {
             file: file.clone(),
             root: self.root.clone(),
             path: c_path(&self.path.bytes)?,
         };
-        match self.patient.change(link.clone()).await {
+        match self.patient.run(link.clone()).await {
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound
                     && self.upload.settings.create_folders => {}
-            done => return done.map(|_| false),
+            done => return done.map(|()| false),
         }
         for folder in self.path.folders().rev() {
             match self.make(folder).await {
@@ -88,40 +88,40 @@ impl Name {
                 _ => {}
             }
         }
-        self.patient.change(link).await.map(|_| true)
+        self.patient.run(link).await.map(|()| true)
     }
 
     /// Puts `file` in the place of `old`. A crash in between may leave a name in the folder for the meantime.
     async fn replace(&self, file: &Arc<OpenFile>, old: &Arc<OpenFile>) -> io::Result<bool> {
         self.pass_tick(&old.meta()).await;
         let from = c_path(&meantime())?;
-        let link = Change::Link {
+        let link = op::Link {
             file: file.clone(),
             root: self.root.clone(),
             path: from.clone(),
         };
         self.change_in_folder(&self.patient, link).await?;
-        let rename = Change::Rename {
+        let rename = op::Rename {
             root: self.root.clone(),
             from: from.clone(),
             to: c_path(&self.path.bytes)?,
             replace: true,
         };
-        let renamed = self.patient.change(rename).await;
+        let renamed = self.patient.run(rename).await;
         if renamed.is_err() {
-            let unlink = Change::Unlink {
+            let unlink = op::Unlink {
                 root: self.root.clone(),
                 path: from,
                 file: Some(file.clone()),
             };
-            if let Err(error) = self.patient.change(unlink).await {
+            if let Err(error) = self.patient.run(unlink).await {
                 let root = self.root.path().display();
                 diagnostics::log(format_args!(
                     "cannot remove the name of a file that was not uploaded to {root}: {error}"
                 ));
             }
         }
-        renamed.map(|_| false)
+        renamed.map(|()| false)
     }
 
     /// What follows the change of the name.

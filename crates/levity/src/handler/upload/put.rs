@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use levity_disk::{Change, Done, Lookup, NewFile, OpenFile};
+use levity_disk::{Lookup, OpenFile, op};
 use levity_telemetry::step::Step;
 use levity_wire::content_range::{self, ContentRange};
 use rustix::io::Errno;
@@ -300,7 +300,7 @@ impl Handling<'_> {
             if settings.fsync && incoming.part.bytes - synced >= SYNC_BYTES {
                 synced = incoming.part.bytes;
                 let file = incoming.part.file.clone();
-                let done = name.disk.change(Change::Sync { file }).await;
+                let done = name.disk.run(op::Sync { file }).await;
                 done.map_err(Failure::Disk)?;
             }
         }
@@ -381,7 +381,8 @@ impl Name {
     /// # Errors
     /// 507 if the disk has no room for `bytes`.
     async fn check_space(&self, bytes: u64) -> Result<(), Response> {
-        let free = self.disk.free_space(&self.root).await;
+        let root = self.root.clone();
+        let free = self.disk.run(op::FreeSpace { root }).await;
         match free.map_err(|error| self.refusal(&error))? {
             free if free < bytes => Err(self.refusal(&Errno::NOSPC.into())),
             _ => Ok(()),
@@ -390,26 +391,23 @@ impl Name {
 
     /// A file without a name.
     async fn create(&self) -> io::Result<Arc<OpenFile>> {
-        let create = Change::Create(NewFile::Nameless {
+        let create = op::Create::Nameless {
             root: self.root.clone(),
             folder: c_path(FOLDER.as_bytes())?,
             mode: FILE_MODE,
-        });
-        match self.change_in_folder(&self.disk, create).await? {
-            Done::Created(file) => Ok(file),
-            other => unreachable!("a file was to be created: {other:?}"),
-        }
+        };
+        self.change_in_folder(&self.disk, create).await
     }
 
     /// Writes `bytes` behind those of `part`. After an error they do not belong to it.
     async fn write(&self, part: &mut Part, bytes: Vec<u8>) -> io::Result<()> {
         let count = bytes.len() as u64;
-        let write = Change::Write {
+        let write = op::Write {
             file: part.file.clone(),
             offset: part.bytes,
             bytes: Arc::new(bytes),
         };
-        self.disk.change(write).await?;
+        self.disk.run(write).await?;
         part.bytes += count;
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use levity_disk::{Change, OpenFile};
+use levity_disk::{OpenFile, op};
 use rustix::io::Errno;
 
 use super::count::ensure_counted;
@@ -92,12 +92,12 @@ impl Name {
     async fn remove_file(&self, file: &Arc<OpenFile>) -> io::Result<()> {
         let meta = file.meta();
         self.pass_tick(&meta).await;
-        let unlink = Change::Unlink {
+        let unlink = op::Unlink {
             root: self.root.clone(),
             path: c_path(&self.path.bytes)?,
             file: Some(file.clone()),
         };
-        self.patient.change(unlink).await?;
+        self.patient.run(unlink).await?;
         self.upload.store.changes.mark(&self.path.bytes);
         let path = &self.path.bytes;
         self.upload.store.file_removed(path, meta.size);
@@ -105,11 +105,11 @@ impl Name {
     }
 
     async fn remove_folder(&self) -> io::Result<()> {
-        let remove = Change::RemoveFolder {
+        let remove = op::RemoveFolder {
             root: self.root.clone(),
             path: c_path(&self.path.bytes)?,
         };
-        self.patient.change(remove).await?;
+        self.patient.run(remove).await?;
         self.mark_folder(&self.path.bytes);
         self.upload.store.folder_removed(&self.path.bytes);
         Ok(())

@@ -17,7 +17,6 @@ use super::file::HOLD_MAX;
 use super::throttle::STREAM_BYTES_MAX;
 use super::{ResponseSink, SendError, Sender};
 use crate::files::disk_client::DiskClient;
-use crate::files::entry::Content;
 use crate::http::filter::{BodyFilter, FilterError, JOB_BYTES};
 use crate::http::response::{Body, BodyStream, FileBody, Piece, PieceLimits};
 use crate::loop_core::compute::{Compute, DroppedInPool, Panicked};
@@ -117,13 +116,10 @@ impl<S: ResponseSink> Sender<'_, S> {
                 self.filter_bytes(filters, (**page).as_ref(), disk.trace)
                     .await?
             }
-            Body::Memory(cached, range) => match &cached.entry.content {
-                Content::Memory(bytes, _) => {
-                    self.filter_bytes(filters, &bytes[range.clone()], disk.trace)
-                        .await?;
-                }
-                Content::File(_) => unreachable!("a memory body is of an entry in memory"),
-            },
+            Body::Memory(cached, range) => {
+                let bytes = &cached.entry.bytes()[range.clone()];
+                self.filter_bytes(filters, bytes, disk.trace).await?;
+            }
             Body::File(file) => self.filter_file(filters, file, Then::Finish, disk).await?,
             Body::Parts(parts) => {
                 while let Some(mut part) = parts.next(disk).await? {

@@ -37,7 +37,7 @@ use super::request_body::ClientStream;
 use super::response::{Body, PartError, PartSource, Response, StreamError, UpgradeError};
 use crate::files::cache::EntryRef;
 use crate::files::disk_client::DiskClient;
-use crate::files::entry::{Bytes, Content, PAGES_BYTES_MIN};
+use crate::files::entry::{Bytes, PAGES_BYTES_MIN};
 use crate::loop_core::LoopCore;
 use crate::message::fields::Fields;
 use crate::message::request::Request;
@@ -543,10 +543,10 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             Body::None => {}
             Body::Text(text) => self.send_bytes(text).await?,
             Body::Page(page) => self.send_bytes((**page).as_ref()).await?,
-            Body::Memory(cached, range) => match &cached.entry.content {
-                Content::Memory(bytes, _) => self.send_cached_body(bytes, range.clone()).await?,
-                Content::File(_) => unreachable!("a memory body is of an entry in memory"),
-            },
+            Body::Memory(cached, range) => {
+                self.send_cached_body(cached.entry.bytes(), range.clone())
+                    .await?
+            }
             Body::File(file) if file.remaining == 0 => {}
             // Boxed: a file in memory does not need this future.
             Body::File(file) => Box::pin(self.send_file(file, disk)).await?,

@@ -11,7 +11,6 @@ use levity_wire::range::Part;
 
 use super::{ResponseSink, SendError, Sender, disconnected, poll_before_body, with_send_timeout};
 use crate::files::disk_client::DiskClient;
-use crate::files::entry::Content;
 use crate::http::file_version::Verdict;
 use crate::http::response::{FileBody, Multipart, PartSource};
 
@@ -245,11 +244,8 @@ impl PartSource {
     fn copy(&self, offset: u64, bytes: usize, out: &mut Vec<u8>) -> usize {
         match self {
             Self::Memory(cached) => {
-                let Content::Memory(content, _) = &cached.entry.content else {
-                    unreachable!("the entry is in memory");
-                };
                 let start = usize::try_from(offset).expect("a body in memory is small");
-                out.extend_from_slice(&content[start..start + bytes]);
+                out.extend_from_slice(&cached.entry.bytes()[start..start + bytes]);
                 bytes
             }
             Self::File(file) => copy_cached(file, offset, bytes, out),

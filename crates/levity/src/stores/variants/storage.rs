@@ -5,9 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use levity_disk::{
-    Change, Class, Done, Lookup, NewFile, Op, Open, OpenFile, ReadOptions, Root, Variants,
-};
+use levity_disk::{Class, Lookup, OpenFile, Operation, ReadOptions, Root, op};
 
 use super::name::Stored;
 use super::store::VariantStore;
@@ -35,92 +33,78 @@ impl Storage<'_> {
     /// Fails if the file system has no room for `bytes` more.
     pub async fn check_space(&self, bytes: u64) -> io::Result<()> {
         let root = self.root();
-        match self.operate(Op::FreeSpace { root }).await? {
-            Done::FreeSpace(free) if free < FREE_BYTES_MIN + bytes => {
-                Err(io::ErrorKind::StorageFull.into())
-            }
+        match self.run(op::FreeSpace { root }).await? {
+            free if free < FREE_BYTES_MIN + bytes => Err(io::ErrorKind::StorageFull.into()),
             _ => Ok(()),
         }
     }
 
     /// A file without a name.
     pub async fn create(&self) -> io::Result<Arc<OpenFile>> {
-        let created = self.change(Change::Create(NewFile::Nameless {
+        let create = op::Create::Nameless {
             root: self.root(),
             folder: c".".to_owned(),
             mode: MODE,
-        }));
-        match created.await? {
-            Done::Created(file) => Ok(file),
-            other => unreachable!("a file was to be created: {other:?}"),
-        }
+        };
+        self.run(create).await
     }
 
     /// Returns the number of bytes.
     pub async fn append(&self, file: &Arc<OpenFile>, bytes: Vec<u8>) -> io::Result<u64> {
-        let count = bytes.len() as u64;
-        let append = Change::Append {
+        let append = op::Append {
             file: file.clone(),
             bytes: Arc::new(bytes),
         };
-        self.change(append).await.map(|_| count)
+        Ok(self.run(append).await?.len as u64)
     }
 
     /// Gives `file` its name, once its content is on the disk.
     pub async fn publish(&self, file: Arc<OpenFile>, stored: Stored) -> io::Result<()> {
-        self.change(Change::Sync { file: file.clone() }).await?;
-        let link = Change::Link {
+        self.run(op::Sync { file: file.clone() }).await?;
+        let link = op::Link {
             file,
             root: self.root(),
             path: stored.path(),
         };
-        match self.change(link).await {
+        match self.run(link).await {
             // Made by another process, or before it was forgotten.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            linked => drop(linked?),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            linked => linked,
         }
-        Ok(())
     }
 
     /// Makes the names durable.
     pub async fn sync_folder(&self) -> io::Result<()> {
-        let folder = self.open(c".".to_owned()).await?;
-        self.change(Change::Sync { file: folder }).await.map(drop)
+        let file = self.open(c".".to_owned()).await?;
+        self.run(op::Sync { file }).await
     }
 
     /// Removes a file, unless another process has.
     pub async fn remove(&self, stored: Stored) -> io::Result<()> {
-        let removed = self.change(Change::Unlink {
+        let unlink = op::Unlink {
             root: self.root(),
             path: stored.path(),
             file: None,
-        });
-        match removed.await {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        };
+        match self.run(unlink).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
         }
     }
 
     /// Opens a file of the store.
     pub async fn open(&self, path: CString) -> io::Result<Arc<OpenFile>> {
-        let open = Op::Open(Open {
+        let open = op::Open {
             root: self.root(),
             path,
             first: None,
-            variants: Box::new(Variants::default()),
+            variants: Box::default(),
             lookup: Lookup::Fresh,
-        });
-        match self.operate(open).await? {
-            Done::Opened(opened) => Ok(opened.file),
-            other => unreachable!("a file was to be opened: {other:?}"),
-        }
+        };
+        Ok(self.run(open).await?.file)
     }
 
-    async fn change(&self, change: Change) -> io::Result<Done> {
-        self.operate(Op::Change(change)).await
-    }
-
-    async fn operate(&self, op: Op) -> io::Result<Done> {
+    async fn run<O: Operation>(&self, op: O) -> io::Result<O::Output> {
         submit_when_free(&self.core.disk, op, Class::Later, ReadOptions::default()).await
     }
 }

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use levity_config::Etag;
 use levity_disk::engine::crash::Recording;
-use levity_disk::{
-    Change, Class, Done, Lookup, Meta, NewFile, Op, Open, ReadOptions, TEMPORARY_PREFIX, Variants,
-};
+use levity_disk::{Class, Lookup, Meta, ReadOptions, TEMPORARY_PREFIX, op};
 use levity_wire::encoding::Coding;
 use mbrotli::{DecodeError, DecoderConfig, Decompressor};
 use tokio::time;
@@ -58,18 +56,16 @@ async fn entry(rig: &Rig, name: &str) -> Entry {
         .route(b"a", b"/", RouteInput::of(&Request::default()))
         .expect("a location");
     let files = location.files.as_ref().expect("it has files");
-    let open = Op::Open(Open {
+    let open = op::Open {
         root: files.root.last(),
         path: CString::new(name).expect("a name"),
         first: None,
-        variants: Box::new(Variants::default()),
+        variants: Box::default(),
         lookup: Lookup::Fresh,
-    });
-    let options = ReadOptions::default();
-    let done = submit_when_free(&rig.worker.core.disk, open, Class::First, options).await;
-    let Ok(Done::Opened(opened)) = done else {
-        panic!("{name} is opened: {done:?}");
     };
+    let options = ReadOptions::default();
+    let opened = submit_when_free(&rig.worker.core.disk, open, Class::First, options).await;
+    let opened = opened.expect(name);
     let form = Form {
         name: name.as_bytes(),
         coding: None,
@@ -125,21 +121,14 @@ fn no_crash_leaves_a_torn_variant() {
 /// The entry of the file at `path`, on which no call is known not to block. It is trusted without a look at the file.
 async fn trusted(rig: &Rig, store: &VariantStore, path: &Path, content: &[u8]) -> Entry {
     let name = path.file_name().expect("a name").as_encoded_bytes();
-    let create = Op::Change(Change::Create(NewFile::Named {
+    let create = op::Create::Named {
         root: store.root.clone(),
         path: CString::new(name).expect("a name"),
         mode: 0o600,
-    }));
-    let created = submit_when_free(
-        &rig.worker.core.disk,
-        create,
-        Class::First,
-        ReadOptions::default(),
-    )
-    .await;
-    let Ok(Done::Created(file)) = created else {
-        panic!("it is created: {created:?}");
     };
+    let options = ReadOptions::default();
+    let created = submit_when_free(&rig.worker.core.disk, create, Class::First, options).await;
+    let file = created.expect("it is created");
     assert!(file.inline().is_none());
     fs::write(path, content).expect("content");
     let meta = Meta::from(rustix::fs::stat(path).expect("a file"));
