@@ -1,7 +1,11 @@
 //! What a unit of systemd hides from its process or keeps it from writing to, and the line that opens it.
 
 use std::io::{Error, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use levity_disk::patiently;
+
+use crate::swap::holders;
 
 /// What `ProtectHome=` hides.
 const HOMES: &[&str] = &["/home", "/root", "/run/user"];
@@ -10,7 +14,7 @@ const HOMES: &[&str] = &["/home", "/root", "/run/user"];
 const TEMPORARY: &[&str] = &["/tmp", "/var/tmp"];
 
 /// What helps if the unit of this process is why `folder`, or something in it, could not be used: an end for a message about `error`.
-/// Empty for processes that are not in a unit, and for other errors. Does not block.
+/// Empty for processes that are not in a unit, and for other errors. Blocks, for seconds at most.
 pub fn remedy(folder: &Path, error: &Error) -> String {
     match is_in_unit() {
         true => remedy_in_unit(folder, error.kind()),
@@ -28,7 +32,7 @@ fn remedy_in_unit(folder: &Path, error: ErrorKind) -> String {
     let is_beneath = |folders: &[&str]| folders.iter().any(|one| folder.starts_with(one));
     let is_hidden = matches!(error, ErrorKind::NotFound | ErrorKind::PermissionDenied);
     let line = if error == ErrorKind::ReadOnlyFilesystem {
-        format!("ReadWritePaths={}", folder.display())
+        read_write_paths(folder)
     } else if is_hidden && is_beneath(HOMES) {
         "ProtectHome=read-only".to_owned()
     } else if is_hidden && is_beneath(TEMPORARY) {
@@ -39,14 +43,31 @@ fn remedy_in_unit(folder: &Path, error: ErrorKind) -> String {
     format!("; if the unit is why, `{line}` beneath [Service] in `systemctl edit levity` opens it")
 }
 
+/// The line for `folder`, and for another one in its place. systemd opens the folder that has the name at the start, and
+/// not the one that has it later, so the folders that hold the names are opened.
+fn read_write_paths(folder: &Path) -> String {
+    let mut opened = patiently(folder, holders).unwrap_or_default();
+    opened.push(folder.to_owned());
+    let is_in_another = |path: &&PathBuf| {
+        let mut others = opened.iter().filter(|other| other != path);
+        others.any(|other| path.starts_with(other))
+    };
+    let outer = opened.iter().filter(|path| !is_in_another(path));
+    let outer: Vec<_> = outer.map(|path| path.display().to_string()).collect();
+    format!("ReadWritePaths={}", outer.join(" "))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
     fn what_a_unit_is_the_reason_for_has_a_line() {
         let said = |folder: &str, error| remedy_in_unit(Path::new(folder), error);
-        assert!(said("/srv/a", ErrorKind::ReadOnlyFilesystem).contains("`ReadWritePaths=/srv/a`"));
+        assert!(said("/srv/a", ErrorKind::ReadOnlyFilesystem).contains("`ReadWritePaths=/srv`"));
         for error in [ErrorKind::NotFound, ErrorKind::PermissionDenied] {
             assert!(said("/home/a", error).contains("`ProtectHome=read-only`"));
             assert!(said("/tmp/a", error).contains("`PrivateTmp=yes`"));
@@ -57,5 +78,28 @@ mod tests {
             remedy(Path::new("/srv/a"), &ErrorKind::ReadOnlyFilesystem.into()),
             ""
         );
+    }
+    #[test]
+    fn a_line_opens_a_folder_and_another_one_in_its_place() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let top = fs::canonicalize(folder.path()).expect("a path");
+        fs::create_dir_all(top.join("data/releases/1/up")).expect("folders");
+        fs::create_dir(top.join("site")).expect("a folder");
+        symlink(top.join("data/releases/1"), top.join("site/current")).expect("a link");
+        let line = |name: &str| {
+            read_write_paths(&top.join(name)).replace(&format!("{}", top.display()), "")
+        };
+        assert_eq!(line("data/releases/1"), "ReadWritePaths=/data/releases");
+        assert_eq!(
+            line("site/current/up"),
+            "ReadWritePaths=/data/releases /site"
+        );
+        // Folders that many programs share stay closed.
+        for path in ["/srv", "/var/log/mine"] {
+            assert_eq!(
+                read_write_paths(path.as_ref()),
+                format!("ReadWritePaths={path}")
+            );
+        }
     }
 }

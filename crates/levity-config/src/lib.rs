@@ -74,6 +74,7 @@ pub mod static_host;
 mod strings;
 mod substitute;
 mod suggest;
+pub mod swap;
 mod syntax;
 mod template;
 #[cfg(test)]

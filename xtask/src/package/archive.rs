@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::release::Release;
+use super::tool::tool;
 use crate::run::{self, Result};
 
 /// What an archive consists of.
@@ -32,7 +33,7 @@ impl Tar<'_> {
     }
 
     fn tar(&self, release: &Release, action: &str, owner: &str, to: &Path) -> Command {
-        let mut tar = Command::new("tar");
+        let mut tar = tool("tar");
         tar.arg(action)
             .args(["--format=ustar", "--sort=name", "--numeric-owner"])
             .args([format!("--owner={owner}"), format!("--group={owner}")])
@@ -40,8 +41,7 @@ impl Tar<'_> {
             .arg("--file")
             .arg(to)
             .arg("--directory")
-            .arg(self.folder)
-            .env("LC_ALL", "C");
+            .arg(self.folder);
         tar
     }
 }
@@ -52,7 +52,7 @@ pub fn gzip(path: &Path) -> Result<PathBuf> {
     name.push(".gz");
     let to = PathBuf::from(name);
     let output = File::create(&to).map_err(|error| format!("{}: {error}", to.display()))?;
-    let mut gzip = Command::new("gzip");
+    let mut gzip = tool("gzip");
     gzip.args(["--no-name", "--stdout"]).arg(path);
     run::run(gzip.stdout(Stdio::from(output)))?;
     Ok(to)

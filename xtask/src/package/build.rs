@@ -12,6 +12,7 @@ use std::process::Command;
 use super::archive;
 use super::release::{EPOCH, Release};
 use super::target::Target;
+use super::tool::{alone, tool};
 use crate::files;
 use crate::run::{self, Result};
 
@@ -35,14 +36,21 @@ const SEPARATOR: &str = "\u{1f}";
 /// If the compiler has no standard library for the target, or if the build fails.
 pub fn build(release: &Release, target: &Target) -> Result<PathBuf> {
     require_standard_library(target)?;
-    // Only then are the folders of the sources there, whose names are replaced.
+    // Only then are the folders of the sources there, whose names are replaced. It may need variables for the network.
     run::run(&mut run::cargo(&[
         "fetch",
         "--locked",
         "--target",
         target.triple,
     ]))?;
-    let mut cargo = run::cargo(&["build", "--release", "--locked", "--package", "levity"]);
+    let mut cargo = alone(run::cargo(&[
+        "build",
+        "--release",
+        "--locked",
+        "--offline",
+        "--package",
+        "levity",
+    ]));
     let replaced = replaced_paths()?;
     let variable = target.triple.replace('-', "_");
     let linker = format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase());
@@ -60,7 +68,7 @@ pub fn build(release: &Release, target: &Target) -> Result<PathBuf> {
 
 /// The compiler that cargo uses.
 pub fn rustc() -> Command {
-    Command::new(env::var_os("RUSTC").unwrap_or("rustc".into()))
+    tool(env::var_os("RUSTC").unwrap_or("rustc".into()))
 }
 
 fn require_standard_library(target: &Target) -> Result<()> {
@@ -136,7 +144,7 @@ pub fn stripped(release: &Release, target: &Target, built: &Path) -> Result<Path
     let folder = release.work().join(target.processor);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let objcopy = || {
-        let mut command = Command::new(target.tool("objcopy"));
+        let mut command = tool(target.tool("objcopy"));
         command.arg(built).current_dir(&folder);
         command
     };

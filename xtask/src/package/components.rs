@@ -1,14 +1,28 @@
 //! What the program consists of: its crates, and the two libraries that come with compilers.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::build;
 use super::target::Target;
+use super::tool::tool;
 use crate::run::{self, Result};
+
+/// The licences of the standard library: who wrote what is in it, and the texts that this page only names.
+const RUST_LICENCES: [&str; 4] = [
+    "COPYRIGHT-library.html",
+    "licenses/Apache-2.0.txt",
+    "licenses/MIT.txt",
+    "licenses/Unicode-3.0.txt",
+];
+
+/// The licences of the C library, where the Debian packages libc6-dev and base-files have them.
+const GLIBC_LICENCES: [&str; 2] = [
+    "/usr/share/doc/libc6-dev/copyright",
+    "/usr/share/common-licenses/LGPL-2.1",
+];
 
 /// A part of the program.
 pub struct Component {
@@ -18,8 +32,8 @@ pub struct Component {
     pub licence: String,
     /// Its place among packages (<https://github.com/package-url/purl-spec>). Our own crates have none.
     pub purl: Option<String>,
-    /// The folder with its licences, unless they are not there.
-    pub folder: Option<PathBuf>,
+    /// Files with its licences, and folders that have such files. Our own crates have none.
+    pub licences: Vec<PathBuf>,
     /// The components that it uses, as name and version.
     pub uses: Vec<(String, String)>,
 }
@@ -92,15 +106,14 @@ fn id(package: &Value) -> (String, String) {
 fn component(package: &Value, uses: Vec<(String, String)>) -> Component {
     let (name, version) = id(package);
     let licence = package["license"].as_str().unwrap_or("NOASSERTION");
-    let folder = package["manifest_path"].as_str().map(PathBuf::from);
+    let manifest = package["manifest_path"].as_str().map(Path::new);
+    let folder = manifest.and_then(Path::parent).map(Path::to_owned);
     let is_ours = package["source"].is_null();
     Component {
         purl: (!is_ours).then(|| format!("pkg:cargo/{name}@{version}")),
         // Old crates write `MIT/Apache-2.0`.
         licence: licence.replace('/', " OR "),
-        folder: folder
-            .filter(|_| !is_ours)
-            .and_then(|file| Some(file.parent()?.to_owned())),
+        licences: folder.filter(|_| !is_ours).into_iter().collect(),
         name,
         version,
         uses,
@@ -110,30 +123,40 @@ fn component(package: &Value, uses: Vec<(String, String)>) -> Component {
 fn standard_library() -> Result<Component> {
     let version = run::output(build::rustc().arg("--version"))?;
     let version = String::from_utf8_lossy(&version);
-    let version = version.split_whitespace().nth(1);
+    let version = version.split_whitespace().nth(1).unwrap_or_default();
+    let folder = run::output(build::rustc().args(["--print", "sysroot"]))?;
+    let folder = PathBuf::from(String::from_utf8_lossy(&folder).trim());
+    let licences = RUST_LICENCES.map(|file| folder.join("share/doc/rust").join(file));
     Ok(library(
         "rust-std",
-        version.unwrap_or_default(),
+        version,
         "MIT OR Apache-2.0",
+        licences.into(),
     ))
 }
 
 /// The C library, whose version the headers of the compiler tell.
 fn c_library(target: &Target) -> Result<Component> {
     let source = "printf '#include <features.h>\\n__GLIBC__.__GLIBC_MINOR__\\n' | \"$0\" -E -P -";
-    let mut shell = Command::new("sh");
+    let mut shell = tool("sh");
     let text = run::output(shell.args(["-c", source, &target.tool("gcc")]))?;
     let version: String = String::from_utf8_lossy(&text).split_whitespace().collect();
-    Ok(library("glibc", &version, "LGPL-2.1-or-later"))
+    let licences = GLIBC_LICENCES.map(PathBuf::from);
+    Ok(library(
+        "glibc",
+        &version,
+        "LGPL-2.1-or-later",
+        licences.into(),
+    ))
 }
 
-fn library(name: &str, version: &str, licence: &str) -> Component {
+fn library(name: &str, version: &str, licence: &str, licences: Vec<PathBuf>) -> Component {
     Component {
         purl: Some(format!("pkg:generic/{name}@{version}")),
         name: name.to_owned(),
         version: version.to_owned(),
         licence: licence.to_owned(),
-        folder: None,
+        licences,
         uses: Vec::new(),
     }
 }

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use super::installed;
 use super::release::{EPOCH, Release};
 use super::staged::Staged;
 use super::target::Target;
+use super::tool::tool;
 use crate::files;
 use crate::run::{self, Result};
 
@@ -23,12 +23,11 @@ pub fn write(release: &Release, target: &Target, program: &Path, notices: &str) 
         "tree/etc/levity/levity.toml",
         &run::root().join("packaging/levity.toml"),
     )?;
-    let mut rules = Command::new("dpkg-architecture");
+    let mut rules = tool("dpkg-architecture");
     rules
         .args(["--host-arch", target.architecture, "--force", "--command"])
         .arg("debian/rules binary")
         .env(EPOCH, &release.epoch)
-        .env("LC_ALL", "C")
         .current_dir(&source.0);
     run::output(&mut rules)?;
     let name = format!("levity_{}_{}.deb", release.version, target.architecture);

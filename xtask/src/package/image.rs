@@ -11,6 +11,7 @@ use super::archive::{self, Tar};
 use super::release::{self, Release};
 use super::staged::Staged;
 use super::target::Target;
+use crate::files;
 use crate::run::{self, Result};
 
 /// The number of the user and the group, as in `packaging/image/passwd`. A number, so that Kubernetes sees that it is not root.
@@ -19,8 +20,8 @@ const USER: &str = "65532";
 /// The folder for certificates, keys and bodies of requests.
 const VOLUME: &str = "var/lib/levity";
 
-/// The authorities that programs of this machine trust, where Debian, its relatives and Alpine have them.
-const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// The authorities of the Debian package ca-certificates. `/etc/ssl/certs` has those of this machine as well.
+const AUTHORITIES: &str = "/usr/share/ca-certificates/mozilla";
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -28,10 +29,10 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 pub fn write(release: &Release, target: &Target, program: &Path, notices: &str) -> Result<()> {
     let work = release.work().join(target.processor);
-    let files = files(work.join("root"), program, notices)?;
+    let staged = files(work.join("root"), program, notices)?;
     let layer = work.join("layer.tar");
     let tar = Tar {
-        folder: &files.0,
+        folder: &staged.0,
         names: &["etc", "srv", "usr", "var"],
         owned: &[(VOLUME, USER)],
     };
@@ -77,12 +78,22 @@ fn files(folder: PathBuf, program: &Path, notices: &str) -> Result<Staged> {
     ] {
         staged.copy(to, &packaging.join(from))?;
     }
-    staged
-        .copy(&AUTHORITIES[1..], Path::new(AUTHORITIES))
-        .map_err(|error| format!("{error}\nthe Debian package ca-certificates has it"))?;
+    staged.text("etc/ssl/certs/ca-certificates.crt", authorities()?)?;
     staged.text("usr/share/doc/levity/NOTICES", notices)?;
     staged.private_folder(VOLUME)?;
     Ok(staged)
+}
+
+/// One certificate of an authority after the other, by the names of their files.
+fn authorities() -> Result<String> {
+    let mut all = String::new();
+    let certificates = files::entries(Path::new(AUTHORITIES))
+        .map_err(|error| format!("{error}\nthe Debian package ca-certificates has it"))?;
+    for file in certificates {
+        all.push_str(files::read(&file)?.trim_end());
+        all.push('\n');
+    }
+    Ok(all)
 }
 
 /// How the image is run.

@@ -1,7 +1,8 @@
 //! `cargo xtask package`: what a release consists of, as files in `target/package`.
 //!
-//! One commit gives the same bytes, whatever the folder of the checkout, the time zone, the umask and the home of cargo. The time
-//! in all files is that of the commit. Compiler, compressors and authorities (`ca-certificates`) are those of the machine.
+//! One commit gives the same bytes, whatever the folder of the checkout, the time zone, the umask, the home of cargo and
+//! other [variables of the environment](tool). The time in all files is that of the commit. Compiler, compressors,
+//! authorities (`ca-certificates`) and licences of libraries are those of the packages of the machine.
 
 mod archive;
 mod build;
@@ -16,6 +17,7 @@ mod sbom;
 mod staged;
 mod tarball;
 mod target;
+mod tool;
 
 use std::fs;
 use std::path::Path;

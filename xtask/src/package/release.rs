@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::target::Target;
+use super::tool::tool;
 use crate::files;
 use crate::run::{self, Result};
 
@@ -79,9 +80,7 @@ impl Release {
     /// The time in a format of `date(1)`.
     pub fn date(&self, format: &str) -> Result<String> {
         let time = format!("--date=@{}", self.epoch);
-        let mut date = Command::new("date");
-        date.args(["--utc", &time, format]).env("LC_ALL", "C");
-        let text = run::output(&mut date)?;
+        let text = run::output(tool("date").args(["--utc", &time, format]))?;
         Ok(String::from_utf8_lossy(&text).trim().to_owned())
     }
 
@@ -119,7 +118,7 @@ fn epoch() -> Result<String> {
 
 /// The SHA-256 of a file, in hexadecimal.
 pub fn sha256(path: &Path) -> Result<String> {
-    let line = run::output(Command::new("sha256sum").arg("--").arg(path))?;
+    let line = run::output(tool("sha256sum").arg("--").arg(path))?;
     let line = String::from_utf8_lossy(&line);
     // A name with unusual characters is marked in front of the sum.
     let sum = line.trim_start_matches('\\').split_whitespace().next();

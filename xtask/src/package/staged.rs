@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::files;
 use crate::run::Result;
 
 /// The mode of programs and folders.
@@ -39,6 +40,20 @@ impl Staged {
         let whole = self.0.join(path);
         fs::set_permissions(&whole, Permissions::from_mode(0o700))
             .map_err(|error| format!("{}: {error}", whole.display()))
+    }
+
+    /// The paths of all files in a folder and in those of it, sorted.
+    pub fn files(&self, folder: &str) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for path in files::entries(&self.0.join(folder))? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let inner = format!("{folder}/{name}");
+            match path.is_dir() {
+                true => found.extend(self.files(&inner)?),
+                false => found.push(inner),
+            }
+        }
+        Ok(found)
     }
 
     /// Writes a file that everyone may read.

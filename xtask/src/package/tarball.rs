@@ -36,9 +36,11 @@ pub fn write(release: &Release, target: &Target, program: &Path, notices: &str) 
         )?;
     }
     let tar = release.work().join(target.processor).join("levity.tar");
+    // Without the folders: where they exist, as links or with modes of their own, they stay as they are.
+    let names = staged.files(&top)?;
     let archive = Tar {
         folder: &staged.0,
-        names: &[&top],
+        names: &names.iter().map(String::as_str).collect::<Vec<_>>(),
         owned: &[],
     };
     archive.write(release, &tar)?;

@@ -1,19 +1,19 @@
 //! The files of a release, which `cargo xtask package` makes: what is in them, that they install, run and go.
 
+mod as_root;
 mod built;
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::clients::run;
-use crate::support::{Tree, is_root, wait_within};
+use crate::support::Tree;
 
 /// Packing compresses a program that is not optimised for size; lintian reads all of it.
 const TIME_MAX: Duration = Duration::from_secs(300);
@@ -59,7 +59,7 @@ fn pack(program: &str, to: &Path, settings: &str) {
     succeeds("sh", &["-c", &script, xtask(), program, to], &workspace());
 }
 
-/// The folder with the release of the program under test. Its debug lines and a small package would take 20 s more.
+/// The folder with the release of the program under test, without its debug lines, which take longest.
 fn release() -> &'static Path {
     static RELEASE: LazyLock<PathBuf> = LazyLock::new(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -67,11 +67,7 @@ fn release() -> &'static Path {
         let strip = ["--strip-debug", env!("CARGO_BIN_EXE_levity"), program];
         succeeds("objcopy", &strip, folder);
         let release = folder.join("release");
-        pack(
-            program,
-            &release,
-            "umask 022; export DPKG_DEB_COMPRESSOR_LEVEL=1",
-        );
+        pack(program, &release, "umask 022");
         release
     });
     &RELEASE
@@ -90,6 +86,10 @@ fn file(end: &str) -> String {
 /// A program that is packed in a moment.
 const SMALL: &str = "/bin/true";
 
+/// What has the tools write other bytes.
+const VARIABLES: &str = "TZ=Asia/Tokyo LC_ALL=C.UTF-8 GZIP=-1 TAR_OPTIONS=--mode=0700 XZ_DEFAULTS=-1 \
+    DPKG_DEB_COMPRESSOR_LEVEL=1 DPKG_DEB_COMPRESSOR_TYPE=gzip DH_ALWAYS_EXCLUDE=levity.toml DEB_BUILD_OPTIONS=nodoc";
+
 #[test]
 fn two_packings_have_the_same_bytes() {
     let (one, other) = (Tree::new(), Tree::new());
@@ -100,7 +100,7 @@ fn two_packings_have_the_same_bytes() {
     };
     let sums = [
         sums(&one, "umask 022; export TZ=UTC LC_ALL=C"),
-        sums(&other, "umask 077; export TZ=Asia/Tokyo LC_ALL=C.UTF-8"),
+        sums(&other, &format!("umask 077; export {VARIABLES}")),
     ];
     assert_eq!(sums[0].lines().count(), 5, "{}", sums[0]);
     assert_eq!(sums[0], sums[1]);
@@ -164,133 +164,6 @@ fn lintian_finds_no_error() {
     succeeds("lintian", &["--fail-on", "error", &file(".deb")], release());
 }
 
-/// A copy of this machine's root whose changes are in memory, with a network of its own.
-const THROW_AWAY: &str = "set -e\n\
-    mount -t tmpfs none .\n\
-    cd \"$PWD\"\n\
-    mkdir changes work root\n\
-    mount -t overlay -o lowerdir=/,upperdir=changes,workdir=work none root\n\
-    mount -t tmpfs none root/run\n\
-    mount -t tmpfs none root/tmp\n\
-    mount -t proc none root/proc\n\
-    mount --bind /dev root/dev\n\
-    cp \"$1\" root/tmp/levity.deb\n\
-    exec env DEBIAN_FRONTEND=noninteractive chroot root sh -ec \"$2\" 2>&1\n";
-
-/// Runs a script as root in such a copy, where the package is `/tmp/levity.deb`. `None` unless this is root.
-#[track_caller]
-fn in_throw_away_root(script: &str) -> Option<String> {
-    if !is_root() {
-        return None;
-    }
-    let folder = Tree::new();
-    let own = [
-        "--mount",
-        "--propagation=private",
-        "--net",
-        "--pid",
-        "--fork",
-    ];
-    let words = ["sh", "-c", THROW_AWAY, "sh", &file(".deb"), script];
-    Some(succeeds(
-        "unshare",
-        &[&own[..], &words].concat(),
-        folder.path(),
-    ))
-}
-
-#[test]
-fn the_package_installs_and_runs() {
-    let said = in_throw_away_root(
-        "dpkg --install /tmp/levity.deb
-        stat --format '%U %a' /var/lib/levity /var/cache/levity /var/log/levity
-        id levity
-        runuser -u levity -- levity check /etc/levity/levity.toml
-        man --path >/dev/null
-        dpkg --verify levity
-        cd /etc/systemd/system && ls -d *.wants/levity.*",
-    );
-    let Some(said) = said else { return };
-    // Not levity.socket, about which the administrator decides.
-    let enabled = "multi-user.target.wants/levity.service";
-    assert_eq!(said.lines().last(), Some(enabled), "{said}");
-    assert!(
-        said.contains("levity 700\nlevity 700\nlevity 755\n"),
-        "{said}"
-    );
-    assert!(said.contains("/etc/levity/levity.toml: ok\n"), "{said}");
-    assert!(!said.contains("port 80"), "{said}");
-}
-
-#[test]
-fn a_port_that_is_taken_is_told_in_one_line() {
-    let said = in_throw_away_root(
-        "/usr/bin/python3 -c 'import socket, subprocess, sys
-with socket.create_server((\"\", 80)):
-    sys.exit(subprocess.call([\"dpkg\", \"--install\", \"/tmp/levity.deb\"]))'
-        dpkg --status levity",
-    );
-    let Some(said) = said else { return };
-    let lines: Vec<_> = said
-        .lines()
-        .filter(|line| line.contains("port 80"))
-        .collect();
-    let expected = "levity: port 80 is taken; change `address` in /etc/levity/levity.toml, then: systemctl restart levity";
-    assert_eq!(lines, [expected], "{said}");
-    assert!(said.contains("Status: install ok installed"), "{said}");
-}
-
-#[test]
-fn what_was_changed_stays_until_it_is_purged() {
-    let said = in_throw_away_root(
-        "dpkg --install /tmp/levity.deb
-        echo '# mine' >>/etc/levity/levity.toml
-        echo '# mine' >/etc/levity/sites.d/mine.toml
-        mkdir /var/lib/levity/tls && touch /var/lib/levity/tls/a.key /var/log/levity/access.log
-        dpkg --install /tmp/levity.deb
-        tail -n 1 /etc/levity/levity.toml
-        dpkg --remove levity
-        ls /etc/levity/levity.toml /var/log/levity/access.log
-        echo purge
-        dpkg --purge levity
-        find /etc/levity /etc/logrotate.d/levity /usr/share/levity /var/*/levity 2>&1 || :",
-    );
-    let Some(said) = said else { return };
-    let (before, after) = said.split_once("\npurge\n").expect("a line");
-    assert!(before.contains("\n# mine\n"), "{before}");
-    assert!(before.ends_with("/etc/levity/levity.toml\n/var/log/levity/access.log"));
-    let stays = "levity: /var/lib/levity stays, with certificates and their keys\n";
-    assert!(after.contains(stays), "{after}");
-    let left: Vec<_> = after.lines().filter(|line| line.starts_with('/')).collect();
-    let mine = [
-        "/etc/levity",
-        "/etc/levity/sites.d",
-        "/etc/levity/sites.d/mine.toml",
-    ];
-    let keys = [
-        "/var/lib/levity",
-        "/var/lib/levity/tls",
-        "/var/lib/levity/tls/a.key",
-    ];
-    assert_eq!(left, [mine, keys].concat(), "{after}");
-}
-
-#[test]
-fn certificates_go_if_the_administrator_says_so() {
-    let said = in_throw_away_root(
-        "dpkg --install /tmp/levity.deb
-        mkdir /var/lib/levity/tls
-        echo levity levity/purge-state boolean true | debconf-set-selections
-        dpkg --purge levity
-        ls -d /var/lib/levity /etc/levity || :",
-    );
-    let Some(said) = said else { return };
-    for path in ["/var/lib/levity", "/etc/levity"] {
-        let gone = format!("'{path}': No such file");
-        assert!(said.contains(&gone), "{said}");
-    }
-}
-
 #[test]
 fn the_tarball_runs_where_it_is_unpacked() {
     let tree = Tree::new();
@@ -309,13 +182,73 @@ fn the_tarball_runs_where_it_is_unpacked() {
         "{unit}"
     );
     let notices = fs::read_to_string(tree.at("share/doc/levity/NOTICES")).expect("notices");
-    for text in ["\nrustls 0.", "\nring 0.", "Lesser General Public License"] {
+    for text in [
+        "\nrustls 0.",
+        "\nring 0.",
+        "GNU LESSER GENERAL PUBLIC LICENSE",
+        "Regents of the University of California",
+        "Copyright notices for The Rust Standard Library",
+        "UNICODE LICENSE V3",
+    ] {
         assert!(
             notices.contains(text),
             "no {text} in {} bytes",
             notices.len()
         );
     }
+}
+
+/// Folders of the administrator have links and modes of their own.
+#[test]
+fn the_tarball_changes_no_folder_that_exists() {
+    let tree = Tree::new();
+    let [share, man] = ["share", "man"].map(|name| tree.folder(name));
+    fs::set_permissions(&share, fs::Permissions::from_mode(0o2775)).expect("chmod");
+    symlink("../man", share.join("man")).expect("a link");
+    let arguments = ["--strip-components=1", "--no-same-owner", "-xzf"];
+    let tarball = file("-linux.tar.gz");
+    succeeds("tar", &[&arguments[..], &[&tarball]].concat(), tree.path());
+    let mode = fs::metadata(&share).expect("a folder").permissions();
+    assert_eq!(mode.mode() & 0o7777, 0o2775);
+    assert!(man.join("man1/levity.1").exists());
+}
+
+/// The text of a file in the image.
+fn in_image(path: &str) -> String {
+    let tree = Tree::new();
+    succeeds("tar", &["-xf", &file(".image.tar")], tree.path());
+    let blob = |value: &Value| {
+        let digest = value["digest"].as_str().expect("a digest");
+        tree.at("blobs").join(digest.replace(':', "/"))
+    };
+    let json = |path: &Path| -> Value {
+        serde_json::from_slice(&fs::read(path).expect("read")).expect("JSON")
+    };
+    let manifest = json(&blob(&json(&tree.at("index.json"))["manifests"][0]));
+    let layer = blob(&manifest["layers"][0]);
+    let layer = layer.to_str().expect("a path in UTF-8");
+    succeeds("tar", &["-xzOf", layer, path], tree.path())
+}
+
+/// Not those that the administrator of this machine has added.
+#[test]
+fn the_image_trusts_the_authorities_of_debian_alone() {
+    let certificates = |text: &str| {
+        let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
+        let all = text.split(begin).skip(1);
+        let all = all.map(|one| one.split(end).next().expect("a text").to_owned());
+        all.collect::<BTreeSet<_>>()
+    };
+    let all = "cat /usr/share/ca-certificates/mozilla/*.crt";
+    let expected = certificates(&succeeds("sh", &["-c", all], &workspace()));
+    assert!(expected.len() > 100, "{}", expected.len());
+    let found = certificates(&in_image("etc/ssl/certs/ca-certificates.crt"));
+    assert!(found == expected, "{} and {}", found.len(), expected.len());
+}
+
+#[test]
+fn the_image_has_the_licences_of_the_libraries() {
+    assert!(in_image("usr/share/doc/levity/NOTICES").contains("GNU LESSER GENERAL PUBLIC LICENSE"));
 }
 
 #[test]
@@ -347,6 +280,23 @@ fn the_configurations_of_packages_are_valid() {
         let problems = levity_config::parse(&text).err().unwrap_or_default();
         assert!(problems.is_empty(), "{file}: {problems:?}");
     }
+}
+
+/// An address may be there late, and a start without it ends at once.
+#[test]
+fn a_server_that_cannot_start_is_started_for_ever() {
+    let unit = workspace().join("packaging/systemd/levity.service");
+    let unit = fs::read_to_string(unit).expect("read");
+    let value = |key: &str, usual: u32| {
+        let mut lines = unit.lines();
+        let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        let value = value.map(|value| value.trim_end_matches('s').parse());
+        value.map_or(usual, |value| value.expect("a number"))
+    };
+    // The usual limit is that of systemd-system.conf(5).
+    let starts = value("StartLimitBurst", 5) * value("RestartSec", 0);
+    let interval = value("StartLimitIntervalSec", 10);
+    assert!(starts > interval, "{starts} s and {interval} s");
 }
 
 #[test]
@@ -383,125 +333,4 @@ fn components_are_listed_with_their_licences() {
     assert!(uses.clone().any(|one| one.starts_with("tokio@")));
     // Only its tests use this one.
     assert!(!uses.any(|one| one.starts_with("rcgen@")));
-}
-
-/// The program under test is linked with the C library of this machine, which the image does not have.
-fn libraries() -> impl Iterator<Item = Value> {
-    let folders = ["/lib", "/lib64"].into_iter();
-    let folders = folders.filter(|folder| Path::new(folder).exists());
-    folders.map(|folder| {
-        json!({ "type": "bind", "source": folder, "destination": folder, "options": ["rbind", "ro"] })
-    })
-}
-
-/// Runs a container. crun refuses a machine that has both versions of control groups, and needs none of them here.
-const CRUN: &str = "mount -t cgroup2 none /sys/fs/cgroup\n\
-    exec crun --cgroup-manager=disabled --root=state run --no-new-keyring \"$@\"";
-
-/// A container of the image, ended with the value.
-struct Container {
-    child: Child,
-    folder: Tree,
-}
-
-impl Container {
-    /// Starts the image as it is, with a root that cannot be written to.
-    fn start() -> Self {
-        let folder = Tree::new();
-        let layout = folder.folder("layout");
-        succeeds("tar", &["-xf", &file(".image.tar")], &layout);
-        let image = format!("layout:{}", env!("CARGO_PKG_VERSION"));
-        let arguments = ["unpack", "--image", &image, "bundle"];
-        succeeds("umoci", &arguments, folder.path());
-        let path = folder.at("bundle/config.json");
-        let mut config: Value =
-            serde_json::from_slice(&fs::read(&path).expect("read")).expect("JSON");
-        config["root"]["readonly"] = json!(true);
-        config["process"]["terminal"] = json!(false);
-        config["process"]["noNewPrivileges"] = json!(true);
-        for kind in [
-            "bounding",
-            "effective",
-            "inheritable",
-            "permitted",
-            "ambient",
-        ] {
-            config["process"]["capabilities"][kind] = json!([]);
-        }
-        let mounts = config["mounts"].as_array_mut().expect("mounts");
-        mounts.retain(|mount| mount["type"] != "cgroup");
-        mounts.extend(libraries());
-        fs::write(&path, config.to_string()).expect("write");
-        let id = folder.path().file_name().expect("a name");
-        let mut crun = Command::new("unshare");
-        crun.args(["--mount", "--propagation=private", "sh", "-c", CRUN, "sh"])
-            .args(["--pid-file".as_ref(), folder.at("pid").as_os_str()])
-            .args(["--bundle".as_ref(), folder.at("bundle").as_os_str()])
-            .arg(id)
-            .current_dir(folder.path());
-        let log = fs::File::create(folder.at("log")).expect("create");
-        crun.stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a descriptor"))
-            .stderr(log);
-        let child = crun.spawn().expect("unshare of util-linux");
-        Self { child, folder }
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.folder.at("log")).expect("read")
-    }
-
-    /// The number of the server's process, as seen from outside.
-    fn pid(&self) -> String {
-        fs::read_to_string(self.folder.at("pid")).unwrap_or_default()
-    }
-
-    /// Runs a program in the network of the container.
-    fn inside(&self, words: &[&str]) -> String {
-        let pid = self.pid();
-        let enter = ["--net", "--target", &pid];
-        succeeds("nsenter", &[&enter[..], words].concat(), self.folder.path())
-    }
-}
-
-impl Drop for Container {
-    fn drop(&mut self) {
-        let pid = self.pid().parse().ok().and_then(Pid::from_raw);
-        if let (Ok(None), Some(pid)) = (self.child.try_wait(), pid) {
-            let _ = kill_process(pid, Signal::KILL);
-            let _ = self.child.wait();
-        }
-    }
-}
-
-#[test]
-fn the_image_runs_without_rights_and_ends_when_it_is_told() {
-    if !is_root() {
-        return;
-    }
-    let mut container = Container::start();
-    wait_within(TIME_MAX, "it serves", || {
-        let ended = container.child.try_wait().expect("wait");
-        assert!(ended.is_none(), "{ended:?}\n{}", container.log());
-        container.log().contains("levity: serving ")
-    });
-    let page = container.inside(&["curl", "--silent", "--fail", "http://127.0.0.1:8080/"]);
-    assert!(page.contains("<h1>It works</h1>"), "{page}");
-    let health = "http://127.0.0.1:9180/health";
-    container.inside(&["curl", "--silent", "--fail", health]);
-    let status = fs::read_to_string(format!("/proc/{}/status", container.pid())).expect("status");
-    for line in [
-        "Uid:\t65532\t65532",
-        "CapEff:\t0000000000000000",
-        "NoNewPrivs:\t1",
-    ] {
-        assert!(status.contains(line), "no {line} in\n{status}");
-    }
-    wait_within(TIME_MAX, "the access log", || {
-        container.log().contains("\"GET / HTTP/1.1\" 200")
-    });
-    let pid = container.pid().parse().ok().and_then(Pid::from_raw);
-    kill_process(pid.expect("a number"), Signal::TERM).expect("kill");
-    let status = container.child.wait().expect("wait");
-    assert!(status.success(), "{status}\n{}", container.log());
 }

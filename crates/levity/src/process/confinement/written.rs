@@ -12,34 +12,12 @@ use std::path::{Path, PathBuf, absolute};
 
 use landlock::{ABI, AccessFs, BitFlags, make_bitflags};
 use levity_config::address::Address;
+use levity_config::swap::{LINKS_MAX, holders};
 use levity_config::{AccessLog, Config, Location, Site};
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 
 use crate::process::admin::control;
 use crate::tls::folder::{has_state, state_folder};
-
-/// The maximum of symbolic links on the way to a name: that of the kernel.
-const LINKS_MAX: usize = 40;
-
-/// Folders of the system (hier(7)), with those in them: no swap of a folder has them opened.
-const SYSTEM_TREES: [&str; 11] = [
-    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/sbin", "/sys", "/usr",
-];
-
-/// Folders that many programs share, without those in them.
-const SHARED_FOLDERS: [&str; 11] = [
-    "/",
-    "/home",
-    "/root",
-    "/run",
-    "/tmp",
-    "/var",
-    "/var/cache",
-    "/var/lib",
-    "/var/log",
-    "/var/spool",
-    "/var/tmp",
-];
 
 /// Device and inode.
 pub type Id = (u64, u64);
@@ -146,14 +124,10 @@ impl Written {
     /// The folders that have to be permitted, as far as they are there, and those for a swap. Blocks.
     pub fn open(&self) -> Vec<Folder> {
         let mut paths = self.paths();
-        let mut names = Names::default();
         // The folders above those of logs and sockets hold more than these: web roots, or what other programs write.
         if matches!(self.kind, Kind::Folder | Kind::Emptied) {
-            names.find(&self.path);
+            paths.extend(holders(&self.path));
         }
-        let names = names.folders.iter();
-        let swapped = names.filter_map(|path| fs::canonicalize(path).ok());
-        paths.extend(swapped.filter(|path| !is_of_system(path)));
         paths.sort_unstable();
         paths.dedup();
         let opened = paths.iter().map(|path| Folder::open(path, self.access()));
@@ -192,40 +166,6 @@ impl Written {
     }
 }
 
-/// Folders that have the names on the way to a path that may lead elsewhere later.
-#[derive(Default)]
-struct Names {
-    folders: Vec<PathBuf>,
-    links: usize,
-}
-
-impl Names {
-    /// Finds the folder of `path`, and those of the links on the way to it and of what they lead to. Blocks.
-    fn find(&mut self, path: &Path) {
-        self.folders.extend(path.parent().map(Path::to_owned));
-        for name in path.ancestors() {
-            let (Some(folder), Ok(target)) = (name.parent(), fs::read_link(name)) else {
-                continue;
-            };
-            self.links += 1;
-            if self.links > LINKS_MAX {
-                return;
-            }
-            self.folders.push(folder.to_owned());
-            self.find(&folder.join(target));
-        }
-    }
-}
-
-/// Whether a path without links is that of a folder of the system, or of the home of a user.
-fn is_of_system(path: &Path) -> bool {
-    SYSTEM_TREES.iter().any(|tree| path.starts_with(tree))
-        || SHARED_FOLDERS
-            .iter()
-            .any(|folder| path == Path::new(folder))
-        || path.parent() == Some("/home".as_ref())
-}
-
 impl Folder {
     fn open(path: &Path, access: BitFlags<AccessFs>) -> io::Result<Self> {
         let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -260,33 +200,6 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-
-    #[test]
-    fn folders_of_the_system_are_not_opened_for_a_swap() {
-        for path in [
-            "/",
-            "/etc",
-            "/etc/levity",
-            "/usr/local/www",
-            "/home",
-            "/home/ann",
-            "/var/lib",
-            "/tmp",
-        ] {
-            assert!(is_of_system(path.as_ref()), "{path}");
-        }
-        for path in [
-            "/srv",
-            "/srv/www",
-            "/home/ann/www",
-            "/var/lib/levity",
-            "/var/www",
-            "/mnt",
-            "/tmp/x",
-        ] {
-            assert!(!is_of_system(path.as_ref()), "{path}");
-        }
-    }
 
     #[test]
     fn the_folders_of_all_names_on_the_way_are_found() {

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use memchr::memmem;
 
+use super::as_root::require_root;
 use super::{succeeds, succeeds_within, workspace};
-use crate::support::{Tree, is_root};
+use crate::support::Tree;
 
 /// One processor does most of the work of a build, and others may need it as well.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(7200);
@@ -93,21 +94,23 @@ root = \"/www\"
 const SERVE: &str = "chroot . /levity run /levity.toml 2>&1 &
     until curl --silent --fail --unix-socket socket http://localhost/; do kill -0 $!; sleep 0.1; done";
 
-#[test]
-#[ignore = "builds the release"]
-fn the_program_serves_where_nothing_else_is() {
-    if !is_root() {
-        return;
+mod as_root {
+    use super::*;
+
+    #[test]
+    #[ignore = "builds the release"]
+    fn the_program_serves_where_nothing_else_is() {
+        require_root();
+        let tree = Tree::new();
+        let program = program(&tree);
+        let root = Tree::new();
+        fs::copy(program, root.at("levity")).expect("copy");
+        root.file("www/index.html", "a page");
+        root.file("levity.toml", CONFIGURATION);
+        // The server ends with the shell, which is the first process there.
+        let own = ["--pid", "--fork", "--kill-child", "sh", "-ec", SERVE];
+        let said = succeeds("unshare", &own, root.path());
+        assert!(said.contains("a page"), "{said}");
+        assert!(!said.contains("panicked"), "{said}");
     }
-    let tree = Tree::new();
-    let program = program(&tree);
-    let root = Tree::new();
-    fs::copy(program, root.at("levity")).expect("copy");
-    root.file("www/index.html", "a page");
-    root.file("levity.toml", CONFIGURATION);
-    // The server ends with the shell, which is the first process there.
-    let own = ["--pid", "--fork", "--kill-child", "sh", "-ec", SERVE];
-    let said = succeeds("unshare", &own, root.path());
-    assert!(said.contains("a page"), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
 }
