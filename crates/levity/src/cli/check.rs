@@ -239,8 +239,7 @@ mod tests {
         let folder = Folder::new();
         let text = "# sites\nserver {\n    listen 80;\n    root /var/www;\n}\n";
         let file = folder.write("nginx.conf", text);
-        // A server starts without a root.
-        for (command, errors) in [("check", 2), ("run", 1)] {
+        for command in ["check", "run"] {
             let ran = levity(&[command, &file]);
             ran.exits(EXIT_CONFIG);
             assert_eq!(ran.err.matches("error: ").count(), 1, "{}", ran.err);

@@ -1,6 +1,6 @@
 //! The server side of HTTP: requests, responses, bodies, and their transfer in each protocol version.
 //!
-//! Handlers use [`request`], [`request_body`] and [`response`]. Only the folder of a version uses the connection.
+//! Handlers use [`request`](crate::message::request), [`request_body`] and [`response`]. Only the folder of a version uses the connection.
 
 pub mod arriving;
 pub mod error;
