@@ -6,6 +6,8 @@ mod ci;
 mod files;
 mod fuzz;
 mod go;
+#[cfg(target_arch = "x86_64")]
+mod instructions;
 mod licences;
 mod lines;
 mod machine;
@@ -23,6 +25,7 @@ const USAGE: &str = "\
 cargo xtask ci                          run the checks that must pass before a change is merged
 cargo xtask test [--full] [FILTER]      run all tests, failed ones twice; --full includes slow ones
 cargo xtask bench SCENARIO [OPTIONS]    run a benchmark as root; -h lists the scenarios and options
+cargo xtask instructions [OPTIONS]      count the instructions of a request, on x86-64; -h lists the options
 cargo xtask fuzz [TARGET [SECONDS]]     fuzz one target, or list them
 cargo xtask package [OPTIONS]           make the files of a release; -h lists the options
 cargo xtask machine [FOLDER]            install, run and purge a release in a Debian 12, as root
@@ -48,6 +51,8 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["test", rest @ ..] => tests::run(rest),
         ["bench", rest @ ..] => bench::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
+        #[cfg(target_arch = "x86_64")]
+        ["instructions", rest @ ..] => instructions::run(rest),
         ["package", rest @ ..] => package::run(rest),
         ["machine", rest @ ..] => machine::run(rest),
         ["docs"] => docs(),

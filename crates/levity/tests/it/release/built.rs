@@ -9,11 +9,14 @@ use std::time::Duration;
 use memchr::memmem;
 
 use super::as_root::require_root;
-use super::{succeeds, succeeds_within, workspace};
+use super::{succeeds, succeeds_within, workspace, xtask};
 use crate::support::Tree;
 
 /// One processor does most of the work of a build, and others may need it as well.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(7200);
+
+/// Each instruction is a step of ptrace(2), and other tests need the processors as well.
+const COUNT_TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// What `cargo xtask package` makes of a clone of this repository in `folder`, after commands of a shell.
 #[track_caller]
@@ -113,4 +116,16 @@ mod as_root {
         assert!(said.contains("a page"), "{said}");
         assert!(!said.contains("panicked"), "{said}");
     }
+}
+
+#[test]
+#[ignore = "builds the release"]
+fn a_request_needs_no_more_instructions_than_recorded() {
+    if env::consts::ARCH != "x86_64" {
+        return;
+    }
+    let program = clone().join("target/x86_64-unknown-linux-gnu/release/levity");
+    let program = program.to_str().expect("a path in UTF-8");
+    let check = ["instructions", "--check", "--binary", program];
+    succeeds_within(COUNT_TIME_MAX, xtask(), &check, &workspace());
 }
