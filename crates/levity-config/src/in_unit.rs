@@ -17,7 +17,17 @@ const TEMPORARY: &[&str] = &["/tmp", "/var/tmp"];
 /// Empty for processes that are not in a unit, and for other errors. Blocks, for seconds at most.
 pub fn remedy(folder: &Path, error: &Error) -> String {
     match is_in_unit() {
-        true => remedy_in_unit(folder, error.kind()),
+        true => remedy_in_unit(folder, error.kind(), opened(folder)),
+        false => String::new(),
+    }
+}
+
+/// The same for a log or a socket at `path`. Its folder is not replaced while the server runs, so the folders above, which
+/// may hold web roots, stay closed.
+pub fn remedy_for_file(path: &Path, error: &Error) -> String {
+    let folder = path.parent().unwrap_or(path);
+    match is_in_unit() {
+        true => remedy_in_unit(folder, error.kind(), vec![folder.to_owned()]),
         false => String::new(),
     }
 }
@@ -28,11 +38,11 @@ fn is_in_unit() -> bool {
     started.is_ok_and(|id| id == std::process::id().to_string())
 }
 
-fn remedy_in_unit(folder: &Path, error: ErrorKind) -> String {
+fn remedy_in_unit(folder: &Path, error: ErrorKind, opened: Vec<PathBuf>) -> String {
     let is_beneath = |folders: &[&str]| folders.iter().any(|one| folder.starts_with(one));
     let is_hidden = matches!(error, ErrorKind::NotFound | ErrorKind::PermissionDenied);
     let line = if error == ErrorKind::ReadOnlyFilesystem {
-        read_write_paths(folder)
+        read_write_paths(opened)
     } else if is_hidden && is_beneath(HOMES) {
         "ProtectHome=read-only".to_owned()
     } else if is_hidden && is_beneath(TEMPORARY) {
@@ -43,11 +53,15 @@ fn remedy_in_unit(folder: &Path, error: ErrorKind) -> String {
     format!("; if the unit is why, `{line}` beneath [Service] in `systemctl edit levity` opens it")
 }
 
-/// The line for `folder`, and for another one in its place. systemd opens the folder that has the name at the start, and
-/// not the one that has it later, so the folders that hold the names are opened.
-fn read_write_paths(folder: &Path) -> String {
+/// What has to be open for `folder`, and for another one in its place. systemd opens the folder that has the name at the
+/// start, and not the one that has it later, so the folders that hold the names are opened.
+fn opened(folder: &Path) -> Vec<PathBuf> {
     let mut opened = patiently(folder, holders).unwrap_or_default();
     opened.push(folder.to_owned());
+    opened
+}
+
+fn read_write_paths(opened: Vec<PathBuf>) -> String {
     let is_in_another = |path: &&PathBuf| {
         let mut others = opened.iter().filter(|other| other != path);
         others.any(|other| path.starts_with(other))
@@ -66,7 +80,8 @@ mod tests {
 
     #[test]
     fn what_a_unit_is_the_reason_for_has_a_line() {
-        let said = |folder: &str, error| remedy_in_unit(Path::new(folder), error);
+        let said =
+            |folder: &str, error| remedy_in_unit(Path::new(folder), error, opened(folder.as_ref()));
         assert!(said("/srv/a", ErrorKind::ReadOnlyFilesystem).contains("`ReadWritePaths=/srv`"));
         for error in [ErrorKind::NotFound, ErrorKind::PermissionDenied] {
             assert!(said("/home/a", error).contains("`ProtectHome=read-only`"));
@@ -87,7 +102,7 @@ mod tests {
         fs::create_dir(top.join("site")).expect("a folder");
         symlink(top.join("data/releases/1"), top.join("site/current")).expect("a link");
         let line = |name: &str| {
-            read_write_paths(&top.join(name)).replace(&format!("{}", top.display()), "")
+            read_write_paths(opened(&top.join(name))).replace(&format!("{}", top.display()), "")
         };
         assert_eq!(line("data/releases/1"), "ReadWritePaths=/data/releases");
         assert_eq!(

@@ -106,8 +106,8 @@ pub use line::{Line, Note};
 pub use listen::redirect_port;
 pub use listing_archive::ArchiveForm;
 pub use load::{
-    AdminPlaces, load, load_admin, load_again, load_for_start, load_without_certificates, parse,
-    parse_beneath,
+    AdminPlaces, load, load_admin, load_again, load_without_certificates, load_without_roots,
+    parse, parse_beneath,
 };
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};
 pub use log_format::{LogField, LogPart, LogTemplate, LogValue};
@@ -128,6 +128,7 @@ pub use problem::{Errors, Problem, printable};
 pub use rate_limit::{Limited, Per, RATE_LIMITS_MAX, RateLimit};
 pub use reference::reference;
 pub use resume::Resume;
+pub use root::AbsentRoots;
 pub use section::Secret;
 pub use template::{Part, Template};
 pub use tries::Try;

@@ -15,6 +15,7 @@ use crate::model::{Config, Server};
 use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem};
 use crate::reader::{NamedFile, Reader};
+use crate::root::AbsentRoots;
 use crate::section::Section;
 use crate::source::Source;
 use crate::upstream::read::Upstreams;
@@ -66,16 +67,20 @@ pub fn parse_beneath(folder: &Path, text: &str) -> Result<Config, Vec<Problem>> 
 ///
 /// All problems, in the order of the files; also when one cannot be read, is not UTF-8 or has more than 1 MiB.
 pub fn load(path: &Path, variables: &Variables) -> Result<Config, Errors> {
-    load_files(Files::read(path, variables)?, variables, Looks::ALL)
+    load_without_roots(path, variables, AbsentRoots::None)
 }
 
-/// The same for a server that starts: a root may be absent. One missing disk is no reason to serve nothing.
+/// The same for a server: some roots may be absent, as at a start. One missing disk is no reason to serve nothing.
 ///
 /// # Errors
 ///
-/// As those of [`load`], without those of absent roots.
-pub fn load_for_start(path: &Path, variables: &Variables) -> Result<Config, Errors> {
-    load_files(Files::read(path, variables)?, variables, Looks::AT_START)
+/// As those of [`load`], without those of these roots.
+pub fn load_without_roots(
+    path: &Path,
+    variables: &Variables,
+    absent: AbsentRoots,
+) -> Result<Config, Errors> {
+    load_files(Files::read(path, variables)?, variables, true, absent)
 }
 
 /// The same for whoever reads the certificates of sites: here these files are not touched, and may be missing.
@@ -84,11 +89,8 @@ pub fn load_for_start(path: &Path, variables: &Variables) -> Result<Config, Erro
 ///
 /// As those of [`load`], without those of certificates.
 pub fn load_without_certificates(path: &Path, variables: &Variables) -> Result<Config, Errors> {
-    let looks = Looks {
-        at_certificates: false,
-        ..Looks::ALL
-    };
-    load_files(Files::read(path, variables)?, variables, looks)
+    let files = Files::read(path, variables)?;
+    load_files(files, variables, false, AbsentRoots::None)
 }
 
 /// Where a server is asked.
@@ -147,39 +149,29 @@ fn errors(files: &Files, problems: Vec<Problem>) -> Errors {
     }
 }
 
-/// As [`load_for_start`], for texts that the files had before.
+/// As [`load_without_roots`], for texts that the files had before.
 ///
 /// # Errors
 ///
 /// All problems, in the order of the files.
-pub fn load_again(files: &Files, variables: &Variables) -> Result<Config, Errors> {
-    load_files(files.clone(), variables, Looks::AT_START)
+pub fn load_again(
+    files: &Files,
+    variables: &Variables,
+    absent: AbsentRoots,
+) -> Result<Config, Errors> {
+    load_files(files.clone(), variables, true, absent)
 }
 
-/// What is looked for on the disk.
-struct Looks {
-    /// The certificates of sites.
-    at_certificates: bool,
-    /// Whether each root is there.
-    at_roots: bool,
-}
-
-impl Looks {
-    const ALL: Self = Self {
-        at_certificates: true,
-        at_roots: true,
-    };
-    const AT_START: Self = Self {
-        at_roots: false,
-        ..Self::ALL
-    };
-}
-
-fn load_files(files: Files, variables: &Variables, looks: Looks) -> Result<Config, Errors> {
+fn load_files(
+    files: Files,
+    variables: &Variables,
+    reads_certificates: bool,
+    absent_roots: AbsentRoots,
+) -> Result<Config, Errors> {
     let mut reader = Reader::new(Source::of(files.parts()), SCHEMA);
     reader.is_loaded = true;
-    reader.reads_certificates = looks.at_certificates;
-    reader.roots_may_be_absent = !looks.at_roots;
+    reader.reads_certificates = reads_certificates;
+    reader.absent_roots = absent_roots.clone();
     reader.credentials = credentials(variables);
     // They have secrets too, such as those of `signed_url` and of backends.
     let own = files.paths().map(|path| NamedFile {
@@ -189,7 +181,11 @@ fn load_files(files: Files, variables: &Variables, looks: Looks) -> Result<Confi
     reader.secrets.get_mut().extend(own);
     let config = read(reader, variables, &files);
     let config = config.map_err(|problems| errors(&files, problems))?;
-    Ok(Config { files, ..config })
+    Ok(Config {
+        files,
+        absent_roots,
+        ..config
+    })
 }
 
 /// The folder of the credentials of the service (systemd.exec(5)).
@@ -317,6 +313,7 @@ fn config(root: &Section<'_>) -> Config {
         notes: Vec::new(),
         hidden: Hidden::default(),
         files: Files::default(),
+        absent_roots: AbsentRoots::None,
     }
 }
 

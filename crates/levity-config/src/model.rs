@@ -28,6 +28,7 @@ use crate::pattern::Pattern;
 use crate::pattern_index::PatternIndex;
 use crate::rate_limit::RateLimit;
 use crate::resume::Resume;
+use crate::root::AbsentRoots;
 use crate::template::{Part, Template};
 use crate::tls::{SiteTls, Tls};
 use crate::tries::Try;
@@ -75,6 +76,8 @@ pub struct Config {
     pub hidden: Hidden,
     /// The files that it was read from.
     pub files: Files,
+    /// The roots that may be absent.
+    pub absent_roots: AbsentRoots,
 }
 
 impl fmt::Debug for Config {

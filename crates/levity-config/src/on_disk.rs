@@ -13,7 +13,7 @@ use crate::in_unit::remedy;
 pub(crate) enum Unusable {
     /// It does not respond.
     Silent,
-    /// There is nothing, in these words.
+    /// There is nothing, or this user may not look, in these words.
     Absent(String),
     /// For this reason.
     Wrong(String),
@@ -37,6 +37,12 @@ pub(crate) fn is_directory(path: &Path) -> Result<(), Unusable> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let remedy = remedy(path, &error);
             Err(Unusable::Absent(format!("does not exist{remedy}")))
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let remedy = remedy(path, &error);
+            Err(Unusable::Absent(format!(
+                "cannot be accessed: {error}{remedy}"
+            )))
         }
         Err(error) => Err(named(path, &error, "cannot be accessed")),
     }

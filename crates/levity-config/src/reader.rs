@@ -10,6 +10,7 @@ use toml::de::DeTable;
 
 use crate::line::{Line, Note};
 use crate::problem::Problem;
+use crate::root::AbsentRoots;
 use crate::schema::Schema;
 use crate::source::Source;
 use crate::strings::Strings;
@@ -27,8 +28,8 @@ pub(crate) struct Reader<'t> {
     pub(crate) credentials: Option<PathBuf>,
     /// Whether the certificates of sites are read from their files.
     pub(crate) reads_certificates: bool,
-    /// Whether a root that is absent is no error.
-    pub(crate) roots_may_be_absent: bool,
+    /// Roots whose absence is no error.
+    pub(crate) absent_roots: AbsentRoots,
     /// Whether files that are included could not be read.
     pub(crate) is_incomplete: bool,
     /// Lines with a syntax error. Further errors there are only its consequences.
@@ -60,7 +61,7 @@ impl<'t> Reader<'t> {
             schema,
             strings: Strings::default(),
             is_loaded: false,
-            roots_may_be_absent: false,
+            absent_roots: AbsentRoots::None,
             credentials: None,
             reads_certificates: false,
             is_incomplete: false,

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use levity_config::address::Address;
-use levity_config::in_unit::remedy;
+use levity_config::in_unit::remedy_for_file;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, open, statat};
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Type};
@@ -127,7 +127,7 @@ fn explain(address: &Address, error: &io::Error) -> io::Error {
         (io::ErrorKind::PermissionDenied, Address::Tcp(tcp)) if tcp.port() < 1024 => {
             "; ports below 1024 need root or CAP_NET_BIND_SERVICE".to_owned()
         }
-        (_, Address::Unix(path)) => remedy(path.parent().unwrap_or(path), error),
+        (_, Address::Unix(path)) => remedy_for_file(path, error),
         _ => String::new(),
     };
     io::Error::new(

@@ -18,13 +18,14 @@ impl Section<'_> {
     /// The path of a folder, which must exist when the file was loaded from the disk; `None` when the
     /// key is absent or no path. May block.
     pub(crate) fn folder(&self, name: &str) -> Option<PathBuf> {
-        self.existing(name, &self.text(name)?, false)
+        self.existing(name, &self.text(name)?, |_| false)
     }
 
-    /// The same for a root, which may be absent [as the reader says](Reader::roots_may_be_absent).
+    /// The same for a root, which [may be absent](Reader::absent_roots).
     pub(crate) fn root_folder(&self, name: &str) -> Option<PathBuf> {
-        let may_be_absent = self.reader.roots_may_be_absent;
-        self.existing(name, &self.text(name)?, may_be_absent)
+        self.existing(name, &self.text(name)?, |path| {
+            self.reader.absent_roots.permit(path)
+        })
     }
 
     /// Paths of folders as for [`Self::folder`]; empty when the key is absent or wrong. May block.
@@ -32,11 +33,16 @@ impl Section<'_> {
         let given = self.names(name).unwrap_or_default();
         given
             .iter()
-            .filter_map(|text| self.existing(name, text, false))
+            .filter_map(|text| self.existing(name, text, |_| false))
             .collect()
     }
 
-    fn existing(&self, name: &str, given: &Text<'_>, may_be_absent: bool) -> Option<PathBuf> {
+    fn existing(
+        &self,
+        name: &str,
+        given: &Text<'_>,
+        may_be_absent: impl Fn(&Path) -> bool,
+    ) -> Option<PathBuf> {
         let path = self.joined(name, given)?;
         if !self.reader.is_loaded {
             return Some(path);
@@ -50,8 +56,12 @@ impl Section<'_> {
                 );
                 self.reader.note(&given.span, note);
             }
-            // The server says so itself, when it cannot open the root.
-            Err(Unusable::Absent(_)) if may_be_absent => {}
+            Err(Unusable::Absent(reason)) if may_be_absent(&path) => {
+                let note = format!(
+                    "`{name}`: {shown} {reason}; what needs it gets 503 until that changes"
+                );
+                self.reader.note(&given.span, note);
+            }
             Err(Unusable::Absent(reason) | Unusable::Wrong(reason)) => {
                 let message = format!("`{name}`: {shown} {reason}");
                 let of_home = given.text == "~" || given.text.starts_with("~/");

@@ -164,13 +164,40 @@ mod tests {
             let started = std::process::Command::new("/bin/true").status();
             let read = std::fs::read("/proc/self/status");
             let thread = thread::spawn(|| ()).join();
+            assert_eq!(clone_with(libc::CLONE_NEWUSER), Some(libc::EPERM));
+            assert_eq!(clone_with(libc::CLONE_NEWNET), Some(libc::EPERM));
+            assert_eq!(clone3(), Some(libc::ENOSYS));
             (chrooted, started, read.is_ok(), thread.is_ok())
         });
+        assert_eq!(clone3(), Some(libc::EINVAL), "it has no size");
         let (chrooted, started, has_read, has_thread) = tried.join().expect("it ends");
         assert_eq!(chrooted, Err(rustix::io::Errno::PERM));
         let started = started.expect_err("no program starts");
         assert_eq!(started.kind(), io::ErrorKind::PermissionDenied);
         assert!(has_read && has_thread);
+    }
+
+    /// The error of a `clone` with this flag; `None` if there is another process, which ends at once.
+    fn clone_with(flag: i32) -> Option<i32> {
+        // SAFETY: a child has a copy of this memory and its stack, as after `fork`, and does nothing but end.
+        let made = unsafe { libc::syscall(libc::SYS_clone, flag | libc::SIGCHLD, 0, 0, 0, 0) };
+        if made == 0 {
+            // SAFETY: it ends the child without running what the parent has registered.
+            unsafe { libc::_exit(0) };
+        }
+        (made < 0).then(|| errno())
+    }
+
+    /// The error of a `clone3` without arguments, which makes no process.
+    fn clone3() -> Option<i32> {
+        // SAFETY: the kernel reads no memory of a size of 0.
+        let made = unsafe { libc::syscall(libc::SYS_clone3, 0, 0) };
+        (made < 0).then(|| errno())
+    }
+
+    fn errno() -> i32 {
+        let error = io::Error::last_os_error();
+        error.raw_os_error().expect("an error of the kernel")
     }
 
     #[test]

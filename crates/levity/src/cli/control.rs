@@ -81,7 +81,9 @@ impl Socket {
         Ok(Places {
             control: control::path(named.as_deref()).unwrap_or_else(control::path_usual),
             of_service: match &self.control {
-                None if named.is_some() => control::path(None),
+                None if named.is_some() => {
+                    Some(control::path(None).unwrap_or_else(control::path_usual))
+                }
                 _ => None,
             },
             is_named: named.is_some(),

@@ -9,7 +9,7 @@ use clap::Args;
 use super::{EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams, exit_of};
 use levity_config::address::{self, Address, AddressError, PORT_USUAL};
 use levity_config::tls::SiteTls;
-use levity_config::{Config, OwnNames, Variables};
+use levity_config::{AbsentRoots, Config, OwnNames, Variables};
 use levity_disk::engine::NAMES;
 use levity_disk::patiently;
 
@@ -231,7 +231,7 @@ pub(super) fn run(file: PathBuf, flags: &Flags, streams: &mut Streams<'_>) -> St
         Ok(early) => early,
         Err(status) => return Step::Exit(status),
     };
-    match levity_config::load_for_start(&file, &Variables::of_process()) {
+    match levity_config::load_without_roots(&file, &Variables::of_process(), AbsentRoots::Any) {
         Ok(config) => Step::Serve(Box::new(flags.plan(config, Some(file), listen)), early),
         Err(errors) => {
             streams.err(&errors.render(streams.colour));
@@ -357,7 +357,7 @@ mod tests {
             ),
             (Path::new(folder.path()), true, &None)
         );
-        assert_eq!(plan.reload(false).unwrap(), plan.config);
+        assert_eq!(plan.reload(&[]).unwrap(), plan.config);
     }
 
     #[test]

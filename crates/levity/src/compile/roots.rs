@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use levity_config::Symlinks;
+use levity_config::{AbsentRoots, Symlinks};
 use levity_disk::{Root, Secrets, patiently};
 
 use crate::files::root::LiveRoot;
@@ -21,15 +21,19 @@ pub struct Roots {
     before: Vec<Arc<LiveRoot>>,
     /// What is in none of them.
     secrets: Arc<Secrets>,
-    /// Whether an absent one may come later.
-    may_be_absent: bool,
+    /// Those that may come later.
+    may_be_absent: AbsentRoots,
     /// Those that could not be opened, and may come later.
     absent: BTreeSet<PathBuf>,
 }
 
 impl Roots {
     /// None yet, after the roots `before` a reload. `secrets` will be in none of them.
-    pub fn after(before: &[Arc<LiveRoot>], secrets: Arc<Secrets>, may_be_absent: bool) -> Self {
+    pub fn after(
+        before: &[Arc<LiveRoot>],
+        secrets: Arc<Secrets>,
+        may_be_absent: AbsentRoots,
+    ) -> Self {
         Self {
             before: before.to_vec(),
             secrets,
@@ -69,7 +73,7 @@ impl Roots {
     fn failed(&mut self, path: &Path, error: &io::Error) -> io::Error {
         use io::ErrorKind::{NotFound, PermissionDenied, TimedOut};
         let is_absent = matches!(error.kind(), NotFound | PermissionDenied);
-        let kind = match self.may_be_absent && is_absent {
+        let kind = match is_absent && self.may_be_absent.permit(path) {
             true => {
                 self.absent.insert(path.to_owned());
                 TimedOut

@@ -66,7 +66,7 @@ pub fn follow_certificates(service: &Service, parts: &ServiceParts) {
 /// content and incomplete uploads stay too. Blocks.
 ///
 /// # Errors
-/// When an engine cannot run here, or a root cannot be opened at a reload; the error names it.
+/// When an engine cannot run here, or a root cannot be opened that may not be absent; the error names it.
 pub fn service(config: Config, parts: &ServiceParts, old: Option<&Service>) -> io::Result<Service> {
     let disk = &*parts.disk;
     let old_upstreams = old.map(|old| &*old.upstreams);
@@ -76,9 +76,11 @@ pub fn service(config: Config, parts: &ServiceParts, old: Option<&Service>) -> i
     let digests = stores::digests(&config, old);
     check_unread(&config, old)?;
     let before = old.map_or(&[][..], |old| &old.live_roots);
-    // While something is missing already, there is nothing to keep.
-    let may_be_absent = old.is_none_or(Service::is_incomplete);
-    let mut roots = Roots::after(before, folder::secrets(&config), may_be_absent);
+    let mut roots = Roots::after(
+        before,
+        folder::secrets(&config),
+        config.absent_roots.clone(),
+    );
     let uploads = stores::uploads(&config, &mut roots, old);
     let kept = Stores {
         preloads: preloads.as_ref(),

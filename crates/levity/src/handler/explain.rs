@@ -150,7 +150,7 @@ fn of_gate(gate: &Gate, client: &Client) -> String {
             let ip = ip.unwrap_or_else(|| "of a Unix socket".to_owned());
             format!("`allow` and `deny`, client {ip}")
         }
-        Gate::Closed => "files that do not respond".to_owned(),
+        Gate::Closed => "files that do not respond or are absent".to_owned(),
         Gate::SignedUrl(_) => "`signed_url`".to_owned(),
         Gate::Jwt(_) => "`jwt`".to_owned(),
         Gate::BasicAuth(_) => "`basic_auth`".to_owned(),

@@ -1,9 +1,8 @@
 //! The handler that has requests come over TLS, as the site wants them.
 
-use std::net::SocketAddr;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use levity_config::address::Address;
 use levity_net::PeerTls;
 use levity_tls::ClientAuthId;
 use levity_wire::http1;
@@ -34,9 +33,9 @@ impl<'a> Handling<'a> {
         if let Some(redirect) = &rules.redirect
             && self.client.scheme == "http"
         {
-            let told = peer.proxy_destination();
-            let listener = told.or_else(|| self.body.stream().local_address());
-            let to = redirect_target(redirect, request, self.client, listener);
+            let port = self.body.stream().local_address().map(|own| own.port());
+            let port = port.or_else(|| port_of(peer.listener()?));
+            let to = redirect_target(redirect, request, self.client, port);
             return Outcome::Response(redirect::response(to, request, self.client));
         }
         if let Some(response) = response(required, peer.tls()) {
@@ -56,16 +55,24 @@ impl<'a> Handling<'a> {
     }
 }
 
-/// Where a plain request is redirected to that has come to `listener`.
+/// The port of a listener, where a connection has none: `levity explain` makes it over a pair of sockets.
+fn port_of(listener: &Address) -> Option<u16> {
+    match listener {
+        Address::Tcp(address) => Some(address.port()),
+        Address::Unix(_) => None,
+    }
+}
+
+/// Where a plain request is redirected to that has come to `port`, or to a Unix socket.
 fn redirect_target<'r>(
     redirect: &'r HttpsRedirect,
     request: &Request,
     client: &Client,
-    listener: Option<SocketAddr>,
+    port: Option<u16>,
 ) -> &'r RedirectTo {
     let asked = http1::name_and_port(client.host(request), HTTP_PORT);
     let is_usual = asked.is_some_and(|(_, port)| port == HTTP_PORT);
-    let is_mapped = is_usual && listener.is_none_or(|listener| listener.port() != HTTP_PORT);
+    let is_mapped = is_usual && port != Some(HTTP_PORT);
     match is_mapped {
         true => &redirect.usual_port,
         false => &redirect.own_port,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use levity_config::in_unit::remedy;
+use levity_config::in_unit::remedy_for_file;
 use levity_telemetry::access_log::{self, Format, Log, Target, Writer};
 
 /// The writers that the present configuration uses.
@@ -39,7 +39,7 @@ impl LogOpener {
             let writer = Writer::start(target.clone(), self.unwritten.clone());
             let writer = writer.map_err(|error| {
                 let remedy = match &target {
-                    Target::File(path) => remedy(path.parent().unwrap_or(path), &error),
+                    Target::File(path) => remedy_for_file(path, &error),
                     Target::Stdout => String::new(),
                 };
                 let message = format!("cannot open the access log {target}: {error}{remedy}");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use levity_config::address::Address;
-use levity_config::{Config, Errors, Files, Listen, Variables};
+use levity_config::{AbsentRoots, Config, Errors, Files, Listen, Variables};
 
 /// The configuration of a server, and how to read it again.
 #[derive(Debug, Clone)]
@@ -23,35 +23,35 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The configuration of `files` as they were read, with the overrides; without a file the same one again. May block.
+    /// The configuration of `files` as they were read, with the overrides; without a file the same one again. The `absent`
+    /// roots may be absent still. May block.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with it now.
-    pub fn again(&self, files: &Files) -> Result<Config, Errors> {
+    pub fn again(&self, files: &Files, absent: &[PathBuf]) -> Result<Config, Errors> {
+        let absent = AbsentRoots::These(absent.to_vec());
         match &self.source {
             Some(_) => {
-                let config = levity_config::load_again(files, &Variables::of_process())?;
+                let config = levity_config::load_again(files, &Variables::of_process(), absent)?;
                 Ok(self.overrides.apply(config))
             }
             None => Ok(self.config.clone()),
         }
     }
 
-    /// The configuration in its files at present, with the overrides; without a file the same one again. A root may be absent
-    /// where one is already, as at a start. May block.
+    /// The configuration in its files at present, with the overrides; without a file the same one again. The `absent` roots
+    /// may be absent still. May block.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with the files.
-    pub fn reload(&self, is_incomplete: bool) -> Result<Config, Errors> {
-        let load = match is_incomplete {
-            true => levity_config::load_for_start,
-            false => levity_config::load,
-        };
+    pub fn reload(&self, absent: &[PathBuf]) -> Result<Config, Errors> {
+        let absent = AbsentRoots::These(absent.to_vec());
         match &self.source {
             Some(file) => {
-                let config = load(file, &Variables::of_process())?;
+                let variables = Variables::of_process();
+                let config = levity_config::load_without_roots(file, &variables, absent)?;
                 Ok(self.overrides.apply(config))
             }
             None => Ok(self.config.clone()),
@@ -127,11 +127,11 @@ mod tests {
         assert_eq!(plan.config.disk.settings.queue_max, 99);
         assert!(plan.guard && !plan.serve);
         folder.write("levity.toml", &text.replace("99", "100"));
-        let reloaded = plan.reload(false).unwrap();
+        let reloaded = plan.reload(&[]).unwrap();
         beaten(&reloaded);
         assert_eq!(reloaded.disk.settings.queue_max, 100);
         folder.write("levity.toml", "nonsense");
-        assert!(plan.reload(false).is_err());
+        assert!(plan.reload(&[]).is_err());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use levity_compute::Pool;
 use levity_config::address::Address;
@@ -76,6 +76,9 @@ const DRAIN_REPORT_DELAY: Duration = Duration::from_millis(500);
 
 /// How often the control thread looks for hits of rate limits that no line of the log has counted.
 const LIMITS_LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The maximum time between looks for a root that can be opened, and whose configuration was refused.
+const ABSENT_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The maximum number of notes that whoever asks for a reload is told. All are in the log.
 const NOTES_MAX: usize = 50;
@@ -235,14 +238,15 @@ impl Reloading {
         self.late_returns = late_returns();
         let made = beside("reload", move || {
             let config = match text {
-                Text::New => plan.reload(old.is_incomplete()),
-                Text::Same => plan.again(&old.config.files),
+                Text::New => plan.reload(&old.absent_roots),
+                Text::Same => plan.again(&old.config.files, &old.absent_roots),
             };
             let config = config.map_err(Refused::Config)?;
             let hidden = config.hidden.clone();
             let made = confinement
                 .permits(&config)
                 .and_then(|()| compile::service(config, &parts, Some(&old)))
+                .inspect(|service| service.remove_stale_uploads(Some(&old)))
                 .and_then(|service| Made::new(service, &old, &present));
             made.map_err(|error| Refused::Service(in_words(&error, &hidden)))
         });
@@ -268,9 +272,12 @@ impl Reloading {
 
     /// Begins another one if something responds or is there again without which the configuration is not complete.
     fn begin_if_late(&mut self, server: &Server) {
-        let have_come = self.absent.have_come(server);
-        let is_late = have_come || self.late_returns != late_returns();
+        self.absent.look(&server.service.absent_roots);
+        let is_late = self.absent.have_come || self.late_returns != late_returns();
         if is_late && self.made.is_none() && server.service.is_incomplete() {
+            if self.absent.have_come {
+                self.absent.reload_begins();
+            }
             self.begin(server, Text::Same);
         }
     }
@@ -287,37 +294,55 @@ impl Reloading {
     }
 }
 
-/// A look for absent roots, beside the control thread: they may be on a frozen disk.
-#[derive(Default)]
+/// Looks for absent roots, beside the control thread: they may be on a frozen disk.
 struct AbsentRoots {
-    look: Option<oneshot::Receiver<Vec<PathBuf>>>,
-    /// They are looked for no more: what a reload could not do with them, the next one cannot either.
-    come: Vec<PathBuf>,
+    look: Option<oneshot::Receiver<bool>>,
+    /// One can be opened that could not when the configuration was read. It stays so until a reload has begun with it.
+    have_come: bool,
+    /// Before the look after a reload: it may be refused again.
+    pause: Duration,
+    next: Instant,
+}
+
+impl Default for AbsentRoots {
+    fn default() -> Self {
+        Self {
+            look: None,
+            have_come: false,
+            pause: tls::sites::LOOK_INTERVAL,
+            next: Instant::now(),
+        }
+    }
 }
 
 impl AbsentRoots {
-    /// Whether one can be opened that could not when the configuration was read. Begins another look.
-    fn have_come(&mut self, server: &Server) -> bool {
-        let seen = match self.look.as_mut().map(oneshot::Receiver::try_recv) {
-            Some(Err(TryRecvError::Empty)) => return false,
-            Some(Ok(seen)) => seen,
-            Some(Err(TryRecvError::Closed)) | None => Vec::new(),
-        };
-        let have_come = !seen.is_empty();
-        self.come.extend(seen);
-        let absent = server.service.absent_roots.iter();
-        let absent: Vec<_> = absent
-            .filter(|path| !self.come.contains(path))
-            .cloned()
-            .collect();
+    /// Takes the outcome of the last look, and begins another one if it is time. Does not wait.
+    fn look(&mut self, absent: &[PathBuf]) {
         if absent.is_empty() {
-            self.look = None;
-            return have_come;
+            *self = Self::default();
+            return;
         }
-        let look = move || absent.into_iter().filter(|path| opens(path)).collect();
-        // Without a thread, the next call may have one.
-        self.look = beside("absent roots", look).ok();
-        have_come
+        match self.look.as_mut().map(oneshot::Receiver::try_recv) {
+            Some(Err(TryRecvError::Empty)) => return,
+            Some(Ok(have_come)) => self.have_come |= have_come,
+            Some(Err(TryRecvError::Closed)) | None => {}
+        }
+        self.look = None;
+        if Instant::now() >= self.next && !self.have_come {
+            let absent = absent.to_vec();
+            // Without a thread, the next call may have one.
+            self.look = beside("absent roots", move || {
+                absent.iter().any(|root| opens(root))
+            })
+            .ok();
+        }
+    }
+
+    /// A reload begins with what has come.
+    fn reload_begins(&mut self) {
+        self.have_come = false;
+        self.next = Instant::now() + self.pause;
+        self.pause = (2 * self.pause).min(ABSENT_PAUSE_MAX);
     }
 }
 
@@ -550,7 +575,7 @@ impl Server {
     fn start(plan: Plan, inherited: Arc<Inherited>, confinement: Confinement) -> io::Result<Self> {
         let config = &plan.config;
         let shared = Shared::start(config, true)?;
-        shared.service.remove_stale_uploads();
+        shared.service.remove_stale_uploads(None);
         let count = shared.workers;
         let mut bound = bind_all(config, count, &inherited)?;
         let worker_stats = worker_stats(count);

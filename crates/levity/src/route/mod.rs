@@ -113,11 +113,14 @@ impl Service {
             || (self.sites.iter().flat_map(Site::locations)).any(Location::is_closed)
     }
 
-    /// Removes what uploads have left in their roots before a crash. Blocks.
-    pub fn remove_stale_uploads(&self) {
-        self.uploads
-            .iter()
-            .for_each(|uploads| uploads.remove_stale());
+    /// Removes what uploads have left in their roots before a crash. What `old` has as well is in use. Blocks.
+    pub fn remove_stale_uploads(&self, old: Option<&Self>) {
+        let is_new = |uploads: &&Arc<UploadStore>| {
+            let mut before = old.iter().flat_map(|old| &old.uploads);
+            !before.any(|before| Arc::ptr_eq(before, uploads))
+        };
+        let new = self.uploads.iter().filter(is_new);
+        new.for_each(|uploads| uploads.remove_stale());
     }
 
     /// Checks the roots that are due, and drops content whose time is over. Does not wait. Each event loop

@@ -685,6 +685,10 @@ fn clients_over_tls() {
     );
     says(
         &explain(&tree, &["http://a.test/x"]),
+        &["Location: https://a.test/x\n"],
+    );
+    says(
+        &explain(&tree, &["http://a.test:8080/x"]),
         &[
             "handler  `tls` redirects to https://a.test:8443/x: the request has not come over TLS\n",
             "HTTP/1.1 308",

@@ -5,6 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::support::{
     Client, Launch, Server, Tree, assert_same, content, per_engine, wait_until, wait_within,
 };
@@ -226,6 +228,15 @@ fn a_root_that_is_absent_at_the_start_is_served_as_soon_as_it_is_there() {
         "{}",
         checked.stderr
     );
+    // While one is absent, another one may not be.
+    let text = fs::read_to_string(server.config()).expect("read");
+    fs::write(server.config(), text.replace("/here", "/typo")).expect("write");
+    server.signal(Signal::HUP);
+    server.says("configuration not reloaded");
+    assert_eq!(client.get_for("here", "/file").text(), "here");
+    fs::write(server.config(), text).expect("write");
+    server.signal(Signal::HUP);
+    server.says("configuration reloaded");
     tree.chmod("closed", 0o755);
     wait_until("the folder can be read", || {
         client.get_for("closed", "/file").status == 200

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use bytes::{Buf, BytesMut};
 
-/// Received bytes that are not parsed yet. It holds memory only while it holds bytes.
+/// Received bytes that are not parsed yet. It holds memory only while it holds bytes: about as much as it held at most.
 #[derive(Default)]
 pub struct Inbox(BytesMut);
 
