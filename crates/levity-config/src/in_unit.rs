@@ -112,7 +112,7 @@ mod tests {
         // Folders that many programs share stay closed.
         for path in ["/srv", "/var/log/mine"] {
             assert_eq!(
-                read_write_paths(path.as_ref()),
+                read_write_paths(opened(path.as_ref())),
                 format!("ReadWritePaths={path}")
             );
         }

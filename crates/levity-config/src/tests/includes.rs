@@ -8,6 +8,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::*;
 use crate::files::{BYTES_MAX, FILES_MAX};
+use crate::root::AbsentRoots;
 
 /// A folder with a configuration.
 struct Folder(tempfile::TempDir);
@@ -686,7 +687,8 @@ fn texts_are_read_again_as_they_were() {
     let config = folder.loaded();
     folder.write("sites.d/a.toml", "nonsense");
     folder.write("sites.d/b.toml", "nonsense");
-    let again = load_again(&config.files, &Variables::default()).expect("as before");
+    let again =
+        load_again(&config.files, &Variables::default(), AbsentRoots::None).expect("as before");
     assert_eq!(again, config);
 }
 
