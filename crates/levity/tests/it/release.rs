@@ -184,7 +184,7 @@ fn the_tarball_runs_where_it_is_unpacked() {
     let notices = fs::read_to_string(tree.at("share/doc/levity/NOTICES")).expect("notices");
     for text in [
         "\nrustls 0.",
-        "\nring 0.",
+        "\naws-lc-rs 1.",
         "GNU LESSER GENERAL PUBLIC LICENSE",
         "Regents of the University of California",
         "Copyright notices for The Rust Standard Library",
@@ -307,7 +307,7 @@ fn components_are_listed_with_their_licences() {
     assert_eq!(list["metadata"]["component"]["name"], "levity");
     let components = list["components"].as_array().expect("components");
     let find = |name| components.iter().find(|one| one["name"] == name);
-    for name in ["rustls", "ring", "aws-lc-sys", "glibc", "levity-disk"] {
+    for name in ["rustls", "aws-lc-rs", "aws-lc-sys", "glibc", "levity-disk"] {
         let component = find(name).unwrap_or_else(|| panic!("no {name}"));
         let licence = &component["licenses"][0]["expression"];
         assert!(
