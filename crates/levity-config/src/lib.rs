@@ -13,6 +13,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
+mod absent_roots;
 pub mod acme;
 pub mod address;
 mod answer;
@@ -90,6 +91,7 @@ mod value;
 mod variables;
 mod vocabulary;
 
+pub use absent_roots::AbsentRoots;
 pub use cache_control::{CacheRule, Cached};
 pub use compress::{CompressCoding, levels};
 pub use cors::Cors;
@@ -128,7 +130,6 @@ pub use problem::{Errors, Problem, printable};
 pub use rate_limit::{Limited, Per, RATE_LIMITS_MAX, RateLimit};
 pub use reference::reference;
 pub use resume::Resume;
-pub use root::AbsentRoots;
 pub use section::Secret;
 pub use template::{Part, Template};
 pub use tries::Try;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::absent_roots::AbsentRoots;
 use crate::address::Address;
 use crate::document::{INCLUDE, document};
 use crate::files::{Files, Wrong};
@@ -15,7 +16,6 @@ use crate::model::{Config, Server};
 use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem};
 use crate::reader::{NamedFile, Reader};
-use crate::root::AbsentRoots;
 use crate::section::Section;
 use crate::source::Source;
 use crate::upstream::read::Upstreams;

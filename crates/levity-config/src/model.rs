@@ -9,6 +9,7 @@ use std::time::Duration;
 use levity_disk::Direct;
 use strum::{EnumString, VariantNames};
 
+use crate::absent_roots::AbsentRoots;
 use crate::acme::{Acme, Dns};
 use crate::address::Address;
 use crate::cors::Cors;
@@ -28,7 +29,6 @@ use crate::pattern::Pattern;
 use crate::pattern_index::PatternIndex;
 use crate::rate_limit::RateLimit;
 use crate::resume::Resume;
-use crate::root::AbsentRoots;
 use crate::template::{Part, Template};
 use crate::tls::{SiteTls, Tls};
 use crate::tries::Try;

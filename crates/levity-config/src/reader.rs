@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use crate::absent_roots::AbsentRoots;
 use crate::line::{Line, Note};
 use crate::problem::Problem;
-use crate::root::AbsentRoots;
 use crate::schema::Schema;
 use crate::source::Source;
 use crate::strings::Strings;

@@ -18,30 +18,6 @@ pub(crate) struct OwnFolder<'a> {
     pub(crate) path: Option<&'a Path>,
 }
 
-/// Roots that may be absent: what needs them gets 503.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum AbsentRoots {
-    /// None of them.
-    #[default]
-    None,
-    /// These, which are absent already.
-    These(Vec<PathBuf>),
-    /// Any of them.
-    Any,
-}
-
-impl AbsentRoots {
-    /// Whether `root` is one of them.
-    #[must_use]
-    pub fn permit(&self, root: &Path) -> bool {
-        match self {
-            Self::None => false,
-            Self::These(roots) => roots.iter().any(|one| one == root),
-            Self::Any => true,
-        }
-    }
-}
-
 /// Reads `root`. Reports a folder that has files in common with one of `others`: clients could get these under their names,
 /// and what else lies there would be taken for files of the server.
 pub(crate) fn read(section: &Section<'_>, others: &[OwnFolder<'_>]) -> Option<PathBuf> {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::*;
+use crate::absent_roots::AbsentRoots;
 use crate::files::{BYTES_MAX, FILES_MAX};
-use crate::root::AbsentRoots;
 
 /// A folder with a configuration.
 struct Folder(tempfile::TempDir);
