@@ -185,14 +185,14 @@ mod tests {
             // SAFETY: it ends the child without running what the parent has registered.
             unsafe { libc::_exit(0) };
         }
-        (made < 0).then(|| errno())
+        (made < 0).then(errno)
     }
 
     /// The error of a `clone3` without arguments, which makes no process.
     fn clone3() -> Option<i32> {
         // SAFETY: the kernel reads no memory of a size of 0.
         let made = unsafe { libc::syscall(libc::SYS_clone3, 0, 0) };
-        (made < 0).then(|| errno())
+        (made < 0).then(errno)
     }
 
     fn errno() -> i32 {
