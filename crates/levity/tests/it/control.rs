@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -10,6 +10,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid as NixPid;
+use rustix::fs::{CWD, FileType, mknodat};
 use rustix::process::{Signal, kill_process};
 
 use crate::servers::free;
@@ -118,6 +122,47 @@ fn reloads_at_the_same_time_are_each_told_of_one_that_began_later() {
 }
 
 #[test]
+fn a_reload_that_is_asked_for_during_another_one_reads_the_files_after_that() {
+    let tree = tree();
+    let server = server(&tree, CONTROL);
+    let text = fs::read_to_string(server.config()).expect("read");
+    let version =
+        |number: u32| format!("{text}headers = {{ set = {{ X-Version = \"{number}\" }} }}\n");
+    let ask = || {
+        let mut stream = UnixStream::connect(server.own("control")).expect("connect");
+        let request = "POST /reload?wait HTTP/1.1\r\nHost: x\r\n\r\n";
+        stream.write_all(request.as_bytes()).expect("write");
+        stream
+    };
+    // The first one waits for the end of the text.
+    fs::remove_file(server.config()).expect("unlink");
+    mknodat(CWD, server.config(), FileType::Fifo, 0o644.into(), 0).expect("mkfifo");
+    let mut first = ask();
+    let mut writer = fs::File::options()
+        .write(true)
+        .open(server.config())
+        .expect("a reader");
+    fs::remove_file(server.config()).expect("unlink");
+    fs::write(server.config(), version(2)).expect("write");
+    let mut second = ask();
+    second.set_nonblocking(true).expect("a flag");
+    // Asked later, it is answered: the control thread has taken the second one.
+    assert_eq!(ran(&server, &["health"]).stdout, "ok\n");
+    let early = second.read(&mut [0]).expect_err("no answer");
+    assert_eq!(early.kind(), ErrorKind::WouldBlock);
+    assert_eq!(server.get("/a").header("x-version"), None);
+    writer.write_all(version(1).as_bytes()).expect("write");
+    drop(writer);
+    second.set_nonblocking(false).expect("a flag");
+    for stream in [&mut first, &mut second] {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("read");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    assert_eq!(server.get("/a").header("x-version"), Some("2"));
+}
+
+#[test]
 fn only_the_user_of_the_server_and_root_can_use_it() {
     let tree = tree();
     let server = server(&tree, CONTROL);
@@ -212,6 +257,9 @@ fn a_reload_moves_the_socket() {
     assert!(!server.own("control").exists());
 }
 
+/// How long one of its tests waits for a message.
+const MANAGER_PATIENCE: Duration = Duration::from_secs(20);
+
 /// A service manager, as far as the server sees one.
 struct Manager {
     socket: UnixDatagram,
@@ -225,8 +273,8 @@ impl Manager {
         let path = folder.path().join("notify");
         let socket = UnixDatagram::bind(&path).expect("a socket");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("chmod");
-        let time_max = Some(Duration::from_secs(20));
-        socket.set_read_timeout(time_max).expect("a time-out");
+        let patience = Some(MANAGER_PATIENCE);
+        socket.set_read_timeout(patience).expect("a time-out");
         Self { socket, folder }
     }
 
@@ -282,6 +330,67 @@ fn the_watchdog_is_fed_while_the_loops_answer() {
     let told: Vec<_> = (0..6).map(|_| manager.told()).collect();
     let fed = told.iter().filter(|told| *told == "WATCHDOG=1\n").count();
     assert_eq!(fed, 5, "{told:?}");
+}
+
+/// A thread that a debugger has stopped, until this is dropped. To be dropped by the thread that made it.
+struct Stopped(NixPid);
+
+impl Stopped {
+    fn new(server: &Server, name: &str) -> Self {
+        let tasks = format!("/proc/{}/task", server.pid().as_raw_nonzero());
+        let mut tasks = fs::read_dir(tasks).expect("threads").flatten();
+        let is_it = |task: &fs::DirEntry| {
+            let known = fs::read_to_string(task.path().join("comm"));
+            known.is_ok_and(|known| known.trim_end() == name)
+        };
+        let task = tasks.find(is_it).expect("a thread of this name");
+        let number = task.file_name().to_string_lossy().parse();
+        let thread = NixPid::from_raw(number.expect("a number"));
+        ptrace::seize(thread, ptrace::Options::empty()).expect("a thread of a child");
+        ptrace::interrupt(thread).expect("it is traced");
+        waitpid(thread, Some(WaitPidFlag::__WALL)).expect("it stops");
+        Self(thread)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        ptrace::detach(self.0, None).expect("it is stopped");
+    }
+}
+
+#[test]
+fn a_loop_that_does_not_turn_stops_the_feeding() {
+    let tree = tree();
+    let manager = Manager::new();
+    let time_max = Duration::from_millis(800);
+    let server = manager
+        .launch(Launch::site(tree.path(), CONTROL, ""))
+        .workers(2)
+        .environment("WATCHDOG_USEC", &time_max.as_micros().to_string())
+        .start();
+    assert_eq!(manager.told(), "READY=1\n");
+    assert_eq!(manager.told(), "WATCHDOG=1\n");
+    let stuck = Stopped::new(&server, "worker-1");
+    server.says(
+        "event loop 1 has not answered for 400ms: the watchdog of the service manager is not fed",
+    );
+    // What it was told before.
+    manager.socket.set_nonblocking(true).expect("a flag");
+    while manager.socket.recv(&mut [0; 64]).is_ok() {}
+    manager.socket.set_nonblocking(false).expect("a flag");
+    manager
+        .socket
+        .set_read_timeout(Some(time_max))
+        .expect("a time-out");
+    let nothing = manager.socket.recv(&mut [0; 64]);
+    assert_eq!(nothing.expect_err("silence").kind(), ErrorKind::WouldBlock);
+    drop(stuck);
+    manager
+        .socket
+        .set_read_timeout(Some(MANAGER_PATIENCE))
+        .expect("a time-out");
+    assert_eq!(manager.told(), "WATCHDOG=1\n");
 }
 
 #[test]
