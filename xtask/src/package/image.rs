@@ -17,7 +17,7 @@ use crate::run::{self, Result};
 /// The number of the user and the group, as in `packaging/image/passwd`. A number, so that Kubernetes sees that it is not root.
 const USER: &str = "65532";
 
-/// The folder for certificates, keys and bodies of requests.
+/// The folder for certificates, keys, bodies of requests and the control socket.
 const VOLUME: &str = "var/lib/levity";
 
 /// The authorities of the Debian package ca-certificates. `/etc/ssl/certs` has those of this machine as well.
@@ -106,7 +106,12 @@ fn config(release: &Release, target: &Target, layer: &str) -> Result<Value> {
         "config": {
             "User": format!("{USER}:{USER}"),
             "ExposedPorts": { "8080/tcp": {} },
-            "Env": ["PATH=/usr/bin", format!("STATE_DIRECTORY=/{VOLUME}")],
+            "Env": [
+                "PATH=/usr/bin",
+                format!("STATE_DIRECTORY=/{VOLUME}"),
+                // `levity health` and `levity reload` work with any configuration.
+                format!("RUNTIME_DIRECTORY=/{VOLUME}"),
+            ],
             "Entrypoint": ["levity"],
             "Cmd": ["run", "/etc/levity/levity.toml"],
             "Volumes": { format!("/{VOLUME}"): {} },

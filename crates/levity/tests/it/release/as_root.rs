@@ -66,6 +66,95 @@ fn the_package_installs_and_runs() {
     assert!(said.contains("root 755\nroot 755\nlevity 750\n"), "{said}");
     assert!(said.contains("/etc/levity/levity.toml: ok\n"), "{said}");
     assert!(!said.contains("port 80"), "{said}");
+    let line = "levity: systemd does not run here, so the server is not started: see WITHOUT SYSTEMD in levity(1)\n";
+    assert_eq!(said.matches(line).count(), 1, "{said}");
+}
+
+/// The texts between two others in a file of the packages.
+fn between(file: &str, start: &str, end: &str) -> Vec<String> {
+    let text = fs::read_to_string(workspace().join("packaging").join(file)).expect("read");
+    let parts = text.split(start).skip(1);
+    let parts = parts.map(|part| part.split(end).next().expect("a text").trim().to_owned());
+    parts.collect()
+}
+
+/// The commands of the manual for a machine without systemd.
+fn start_without_systemd() -> String {
+    let examples = between("man/levity.1", ".SH \"WITHOUT SYSTEMD\"", ".SH ");
+    let example = examples[0].split(".EX\n").nth(1);
+    let example = example.and_then(|text| text.split(".EE").next());
+    let example = example.expect("an example");
+    example.replace("\\-", "-").replace("\\e", "\\")
+}
+
+#[test]
+fn the_page_of_welcome_leads_to_a_page_of_ones_own() {
+    let code = between("welcome/index.html", "<code>", "</code>");
+    let command = |start: &str| {
+        let mut commands = code.iter().filter_map(|text| text.strip_prefix("sudo "));
+        commands.find(|text| text.starts_with(start)).expect(start)
+    };
+    let roots: Vec<_> = code
+        .iter()
+        .filter(|text| text.starts_with("root = "))
+        .collect();
+    let [shipped, own] = roots[..] else {
+        panic!("{roots:?}")
+    };
+    // Another service manager runs no `systemctl`.
+    assert_eq!(command("systemctl"), "systemctl reload levity");
+    let said = in_throw_away_root(&format!(
+        "dpkg --install /tmp/levity.deb
+        ip link set lo up
+        cat >/tmp/start <<'END'\n{}\nEND
+        sh /tmp/start >/tmp/log 2>&1 &
+        pid=$!
+        until curl --silent --fail http://127.0.0.1/; do kill -0 $pid || {{ cat /tmp/log; exit 1; }}; sleep 0.1; done
+        {}
+        echo 'a page of mine' >/srv/www/index.html
+        sed -i 's|{shipped}|{own}|' /etc/levity/levity.toml
+        {}
+        runuser -u levity -- env RUNTIME_DIRECTORY=/run/levity levity reload --wait
+        curl --silent --fail http://127.0.0.1/
+        chmod 700 /srv/www
+        levity check
+        kill $pid
+        wait $pid",
+        start_without_systemd(),
+        command("mkdir"),
+        command("levity check"),
+    ));
+    assert!(said.contains("<h1>It works</h1>"), "{said}");
+    assert!(said.contains("\na page of mine\n"), "{said}");
+    // The unit runs the server as this user.
+    let note =
+        "the user `levity` cannot read /srv/www: /srv/www is of root:root with the mode 0700";
+    assert_eq!(said.matches(note).count(), 1, "{said}");
+    assert_eq!(
+        said.matches("/etc/levity/levity.toml: ok").count(),
+        2,
+        "{said}"
+    );
+}
+
+#[test]
+fn a_server_of_root_says_how_its_files_are_handed_over() {
+    let said = in_throw_away_root(
+        "dpkg --install /tmp/levity.deb
+        ip link set lo up
+        levity run >/tmp/log 2>&1 &
+        pid=$!
+        until curl --silent --fail http://127.0.0.1/; do kill -0 $pid; sleep 0.1; done
+        kill $pid
+        wait $pid
+        stat --format 'of %U' /var/log/levity/access.log
+        grep --count 'root runs this server' /tmp/log
+        sed -n 's/.*after its end, `\\(.*\\)`$/\\1/p' /tmp/log >/tmp/commands
+        sh -ex /tmp/commands
+        stat --format 'of %U' /var/log/levity/access.log",
+    );
+    let end = "of root\n1\n+ chown -R levity /var/log/levity\nof levity";
+    assert!(said.trim_end().ends_with(end), "{said}");
 }
 
 #[test]
@@ -234,8 +323,8 @@ struct Container {
 }
 
 impl Container {
-    /// Starts the image as it is, with a root that cannot be written to.
-    fn start() -> Self {
+    /// Starts the image as it is, with a root that cannot be written to, and with another configuration if there is one.
+    fn start(configuration: Option<&str>) -> Self {
         let folder = Tree::new();
         let layout = folder.folder("layout");
         succeeds("tar", &["-xf", &file(".image.tar")], &layout);
@@ -260,13 +349,18 @@ impl Container {
         let mounts = config["mounts"].as_array_mut().expect("mounts");
         mounts.retain(|mount| mount["type"] != "cgroup");
         mounts.extend(libraries());
+        let options = ["uid=65532", "gid=65532", "mode=700"];
+        mounts.push(json!({ "type": "tmpfs", "source": "tmpfs", "destination": "/var/lib/levity", "options": options }));
+        if let Some(text) = configuration {
+            folder.file("bundle/rootfs/etc/levity/levity.toml", text);
+        }
         fs::write(&path, config.to_string()).expect("write");
-        let id = folder.path().file_name().expect("a name");
+        let id = Self::id(&folder);
         let mut crun = Command::new("unshare");
         crun.args(["--mount", "--propagation=private", "sh", "-c", CRUN, "sh"])
             .args(["--pid-file".as_ref(), folder.at("pid").as_os_str()])
             .args(["--bundle".as_ref(), folder.at("bundle").as_os_str()])
-            .arg(id)
+            .arg(&id)
             .current_dir(folder.path());
         let log = fs::File::create(folder.at("log")).expect("create");
         crun.stdin(Stdio::null())
@@ -274,6 +368,35 @@ impl Container {
             .stderr(log);
         let child = crun.spawn().expect("unshare of util-linux");
         Self { child, folder }
+    }
+
+    /// Its name for crun.
+    fn id(folder: &Tree) -> String {
+        let name = folder.path().file_name().expect("a name");
+        name.to_string_lossy().into_owned()
+    }
+
+    #[track_caller]
+    fn serves(&mut self) {
+        wait_within(TIME_MAX, "it serves", || {
+            let ended = self.child.try_wait().expect("wait");
+            assert!(ended.is_none(), "{ended:?}\n{}", self.log());
+            self.log().contains("levity: serving ")
+        });
+    }
+
+    /// Runs the program in the container, as `docker exec` does.
+    #[track_caller]
+    fn runs(&self, words: &[&str]) -> String {
+        let id = Self::id(&self.folder);
+        let exec = [
+            "--cgroup-manager=disabled",
+            "--root=state",
+            "exec",
+            &id,
+            "levity",
+        ];
+        succeeds("crun", &[&exec[..], words].concat(), self.folder.path())
     }
 
     fn log(&self) -> String {
@@ -306,12 +429,8 @@ impl Drop for Container {
 #[test]
 fn the_image_runs_without_rights_and_ends_when_it_is_told() {
     require_root();
-    let mut container = Container::start();
-    wait_within(TIME_MAX, "it serves", || {
-        let ended = container.child.try_wait().expect("wait");
-        assert!(ended.is_none(), "{ended:?}\n{}", container.log());
-        container.log().contains("levity: serving ")
-    });
+    let mut container = Container::start(None);
+    container.serves();
     let page = container.inside(&["curl", "--silent", "--fail", "http://127.0.0.1:8080/"]);
     assert!(page.contains("<h1>It works</h1>"), "{page}");
     let health = "http://127.0.0.1:9180/health";
@@ -331,4 +450,15 @@ fn the_image_runs_without_rights_and_ends_when_it_is_told() {
     kill_process(pid.expect("a number"), Signal::TERM).expect("kill");
     let status = container.child.wait().expect("wait");
     assert!(status.success(), "{status}\n{}", container.log());
+}
+
+#[test]
+fn the_image_is_well_with_another_configuration() {
+    require_root();
+    let listen = "[[listen]]\naddress = \"8080\"\n";
+    let mut container = Container::start(Some(&format!("{listen}[[site]]\nroot = \"/srv/www\"\n")));
+    container.serves();
+    assert_eq!(container.runs(&["health"]), "ok\n");
+    let reloaded = container.runs(&["reload", "--wait"]);
+    assert_eq!(reloaded, "the configuration is reloaded\n");
 }
