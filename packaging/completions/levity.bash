@@ -178,7 +178,7 @@ _levity() {
             return 0
             ;;
         levity__subcmd__check)
-            opts="-c -h --config --env-file --json --strict --help"
+            opts="-c -h --config --env-file --json --strict --user --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -193,6 +193,10 @@ _levity() {
                     return 0
                     ;;
                 --env-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --user)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

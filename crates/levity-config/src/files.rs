@@ -123,7 +123,7 @@ impl Files {
     }
 
     /// The absolute paths of all.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.texts.iter().map(|file| file.path.as_path())
     }
 
@@ -227,6 +227,20 @@ impl Reading {
                 "no file matches `{given}`: there is no {}",
                 absent.display()
             );
+            self.files.note(Some(span), note);
+        }
+        // Beside the main file lie files that it names.
+        let is_apart = |(path, _): &(PathBuf, usize)| path.parent() != Some(&self.folder);
+        let passed_over: Vec<_> = matched.passed_over.into_iter().filter(is_apart).collect();
+        for (path, count) in passed_over {
+            let shown = path.display();
+            let note = match count {
+                1 => format!("{shown} is not included: its name does not end in `.toml`"),
+                _ => format!(
+                    "{shown} and {} more there are not included: their names do not end in `.toml`",
+                    count - 1
+                ),
+            };
             self.files.note(Some(span), note);
         }
         for (folder, others) in matched.writable {

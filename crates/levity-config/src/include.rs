@@ -21,6 +21,8 @@ pub(crate) struct Matched {
     pub(crate) paths: Vec<PathBuf>,
     /// Folders of patterns in which others may put files, and who.
     pub(crate) writable: Vec<(PathBuf, String)>,
+    /// For each folder of patterns with files that seem to be meant, but have another end: one of them, and how many there are.
+    pub(crate) passed_over: Vec<(PathBuf, usize)>,
     /// A folder that a pattern needs, and that is not there.
     pub(crate) absent: Option<PathBuf>,
     /// Whether the paths were found, so that one of them need not have what follows.
@@ -103,6 +105,9 @@ impl Matched {
             match found(listed) {
                 Ok(listed) => {
                     paths.extend(listed.names.iter().map(|name| folder.join(name)));
+                    let first = listed.passed_over.iter().min();
+                    let first = first.map(|name| (folder.join(name), listed.passed_over.len()));
+                    self.passed_over.extend(first);
                     self.writable
                         .extend(listed.others.map(|others| (folder, others)));
                 }
@@ -146,6 +151,8 @@ impl Matched {
 /// What is in a folder.
 struct Listed {
     names: Vec<OsString>,
+    /// Files that match but for [`SUFFIX`], and that nobody has [turned off](is_off).
+    passed_over: Vec<OsString>,
     /// Who besides root and the user of the server may put files there.
     others: Option<String>,
 }
@@ -162,18 +169,36 @@ fn list(
         let has_end = !is_last || name.ends_with(SUFFIX.as_bytes());
         has_end && !name.starts_with(b".") && pattern.matches(name)
     };
-    let mut names = Vec::new();
+    let stem = pattern.without_end(SUFFIX);
+    let is_passed_over = |name: &OsString| {
+        is_last && stem.matches(name.as_bytes()) && !is_off(name) && folder.join(name).is_file()
+    };
+    let (mut names, mut passed_over) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
-        let is_wanted = is_wanted(&name) && (is_last || folder.join(&name).is_dir());
-        if is_wanted && names.len() < count_max {
+        if !is_wanted(&name) {
+            passed_over.extend(Some(name).filter(is_passed_over));
+        } else if names.len() < count_max && (is_last || folder.join(&name).is_dir()) {
             names.push(name);
         }
     }
     Ok(Listed {
         names,
+        passed_over,
         others: others_may_write(&fs::metadata(folder)?),
     })
+}
+
+/// Whether a file is not meant to be included: a copy of an editor or a package manager, one that a person has given another end, or a
+/// text for people.
+fn is_off(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with(['.', '#'])
+        || name.starts_with("README")
+        || name.ends_with(['~', '#'])
+        || [SUFFIX, ".bak", ".dpkg-"]
+            .iter()
+            .any(|text| name.contains(text))
 }
 
 /// The path of a folder, which is empty for the one of this process.

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod absent_roots;
+pub mod account;
 pub mod acme;
 pub mod address;
 mod answer;
@@ -128,6 +129,7 @@ pub use pattern::Pattern;
 pub use pattern_index::PatternIndex;
 pub use problem::{Errors, Problem, printable};
 pub use rate_limit::{Limited, Per, RATE_LIMITS_MAX, RateLimit};
+pub use reader::NamedFile;
 pub use reference::reference;
 pub use resume::Resume;
 pub use section::Secret;

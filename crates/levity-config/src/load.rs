@@ -242,6 +242,7 @@ fn read(
         upstreams: upstreams.into_list(),
         mailboxes: mailboxes.all,
         secrets: reader.take_secrets(),
+        paths: reader.paths.take(),
         notes: reader.take_notes(),
         hidden: reader.strings.hidden(),
         ..config
@@ -310,6 +311,7 @@ fn config(root: &Section<'_>) -> Config {
         mailbox_store: store::read(&root.child("mailbox_store")),
         mailboxes: Vec::new(),
         secrets: Vec::new(),
+        paths: Vec::new(),
         notes: Vec::new(),
         hidden: Hidden::default(),
         files: Files::default(),

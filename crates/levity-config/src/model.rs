@@ -28,6 +28,7 @@ use crate::own_names::OwnNames;
 use crate::pattern::Pattern;
 use crate::pattern_index::PatternIndex;
 use crate::rate_limit::RateLimit;
+use crate::reader::NamedFile;
 use crate::resume::Resume;
 use crate::template::{Part, Template};
 use crate::tls::{SiteTls, Tls};
@@ -70,6 +71,8 @@ pub struct Config {
     pub mailboxes: Vec<Mailbox>,
     /// Files, and folders with everything in them, that are sent to nobody, whatever path leads to them.
     pub secrets: Vec<PathBuf>,
+    /// The paths in the files, with their lines, except those of credentials of the service and of sockets.
+    pub paths: Vec<NamedFile>,
     /// Remarks for the operator that are not errors, such as a key under another server's name.
     pub notes: Vec<Note>,
     /// What texts for people show in place of values from variables.

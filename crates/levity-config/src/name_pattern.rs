@@ -14,6 +14,11 @@ impl NamePattern {
         Self(pattern.to_owned())
     }
 
+    /// The pattern without the text `end`, if it ends with that.
+    pub(crate) fn without_end(&self, end: &str) -> Self {
+        Self::new(self.0.strip_suffix(end).unwrap_or(&self.0))
+    }
+
     /// Whether `name`, without a slash, matches. The time is bounded by the product of both lengths.
     pub fn matches(&self, name: &[u8]) -> bool {
         let pattern = self.0.as_bytes();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use levity_disk::{patiently, patiently_with, read_patiently};
 
+use crate::account::Accounts;
 use crate::in_unit::remedy;
 
 /// Why a path cannot be used.
@@ -83,22 +84,31 @@ pub(crate) fn exists(path: &Path) -> bool {
 }
 
 /// Says that others than root and the user of this process may write to a file, or put files into a folder, if they may. Members of
-/// the group of root are no others.
+/// the group of root are no others, and nor is a group of the owner alone, with which a umask of 002 has files writable. Blocks.
 pub(crate) fn others_may_write(meta: &Metadata) -> Option<String> {
     let own = rustix::process::geteuid().as_raw();
-    let who = others(meta.mode(), meta.uid(), meta.gid(), own)?;
+    let is_private = |group, user| Accounts::read().is_private(group, user);
+    let who = others(meta.mode(), meta.uid(), meta.gid(), own, is_private)?;
     Some(format!(
         "{who} may change it, and with it what this server does"
     ))
 }
 
-/// Who may write by this mode, owner and group, besides root and `user`.
-fn others(mode: u32, owner: u32, group: u32, user: u32) -> Option<String> {
+/// Who may write by this mode, owner and group, besides root and `user`. `is_private` is whether a group has this user alone.
+fn others(
+    mode: u32,
+    owner: u32,
+    group: u32,
+    user: u32,
+    is_private: impl Fn(u32, u32) -> bool,
+) -> Option<String> {
     const ROOT: u32 = 0;
     match () {
         () if mode & 0o002 != 0 => Some("everyone".to_owned()),
         () if ![ROOT, user].contains(&owner) => Some(format!("the user {owner}")),
-        () if mode & 0o020 != 0 && group != ROOT => Some(format!("the group {group}")),
+        () if mode & 0o020 != 0 && group != ROOT && !is_private(group, owner) => {
+            Some(format!("the group {group}"))
+        }
         () => None,
     }
 }
@@ -126,14 +136,18 @@ mod tests {
             (0o100664, 0, 0, None),
             (0o100644, 7, 7, None),
             (0o100600, 7, 9, None),
-            (0o100664, 7, 7, Some("the group 7")),
+            (0o100664, 7, 6, Some("the group 6")),
+            (0o100664, 7, 7, None),
+            (0o100664, 0, 7, Some("the group 7")),
+            (0o100666, 7, 7, Some("everyone")),
             (0o100664, 0, 9, Some("the group 9")),
             (0o100644, 8, 0, Some("the user 8")),
             (0o100444, 8, 0, Some("the user 8")),
             (0o100646, 0, 0, Some("everyone")),
             (0o041777, 0, 0, Some("everyone")),
         ] {
-            let found = others(mode, owner, group, 7);
+            let is_private = |group, user| (group, user) == (7, 7);
+            let found = others(mode, owner, group, 7, is_private);
             assert_eq!(found.as_deref(), expected, "{mode:o} {owner} {group}");
         }
     }

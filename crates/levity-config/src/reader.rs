@@ -26,6 +26,8 @@ pub(crate) struct Reader<'t> {
     pub(crate) is_loaded: bool,
     /// The folder of the credentials of the service, if there is one.
     pub(crate) credentials: Option<PathBuf>,
+    /// The credentials that cannot be used, and of which that was said.
+    pub(crate) unusable_credentials: RefCell<BTreeSet<String>>,
     /// Whether the certificates of sites are read from their files.
     pub(crate) reads_certificates: bool,
     /// Roots whose absence is no error.
@@ -40,17 +42,21 @@ pub(crate) struct Reader<'t> {
     notes: RefCell<Vec<Note>>,
     /// What is sent to nobody, in the order in which it is read.
     pub(crate) secrets: RefCell<Vec<NamedFile>>,
+    /// What the configuration names, except credentials of the service.
+    pub(crate) paths: RefCell<Vec<NamedFile>>,
     /// The files of access logs.
     pub(crate) logs: RefCell<Vec<NamedFile>>,
     /// Files that do not respond, and that no table has taken yet, each with the place of its name.
     unread: RefCell<Vec<PathBuf>>,
 }
 
-/// A file, or a folder with everything in it, that is not for clients.
-pub(crate) struct NamedFile {
+/// A file or a folder that a configuration names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedFile {
     /// That of its key; `None` for the configuration itself.
-    pub(crate) line: Option<Line>,
-    pub(crate) path: PathBuf,
+    pub line: Option<Line>,
+    /// Absolute when it comes from [`load`](crate::load()).
+    pub path: PathBuf,
 }
 
 impl<'t> Reader<'t> {
@@ -63,12 +69,14 @@ impl<'t> Reader<'t> {
             is_loaded: false,
             absent_roots: AbsentRoots::None,
             credentials: None,
+            unusable_credentials: RefCell::default(),
             reads_certificates: false,
             is_incomplete: false,
             broken: BTreeSet::new(),
             problems: RefCell::default(),
             notes: RefCell::default(),
             secrets: RefCell::default(),
+            paths: RefCell::default(),
             logs: RefCell::default(),
             unread: RefCell::default(),
         }

@@ -44,8 +44,9 @@ root = \"/srv/www\"
 pub(crate) const MANY_FILES: &str = "
 - A string of `include` is the name of a file, or a pattern: `*` stands for any text within a name, `?` for one character.
   Both are relative to the folder of the main file, and end in `.toml` or with a star. A pattern finds names that end in
-  `.toml` and do not begin with a dot, so neither `example.org` nor `a.toml~`; that there is no such folder is noted. A
-  file that is named without a star has to be there. One without any table is noted: an editor may be about to write it.
+  `.toml` and do not begin with a dot, so neither `example.org` nor `a.toml~`; that there is no such folder is noted. So is
+  a file such as `sites.d/shop.conf`, which seems to be meant, unless it lies beside the main file, or its name has `.toml`,
+  as `a.toml.off`, or is that of a copy. A file that is named without a star has to be there. One without any table is noted: an editor may be about to write it.
 - Files come in the order of `include`, those of a pattern in the order of their bytes: `10.toml` before `9.toml`. Lists
   (`[[site]]`, `[[listen]]`, `[[upstream]]`, `[[mailbox]]`) are joined. Any other table stands in one file.
 - A file counts once. One that is found again under another name, such as a link, is noted. That holds for the main file
@@ -56,7 +57,7 @@ pub(crate) const MANY_FILES: &str = "
   the server reload (`levity reload --wait`). One file alone may name what another has. Clients get none of these
   files. There may be 4096 of them, with 1 MiB each and 16 MiB together. Pipes and devices are refused.
 - Whoever may write to one of the files, or put one into the folder of a pattern, decides what the server does. It is noted
-  if that is not only root and the user of the server.
+  if that is not only root and the user of the server. A group whose only member is the owner is nobody else.
 
 ## Values from the environment
 

@@ -1,5 +1,6 @@
 //! Folders in whose place a deployment puts others while the server runs, by renaming or by a link.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,17 @@ pub fn holders(path: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The folders through which the kernel goes on the way to `path`, the outer ones first, also those on the way to targets of
+/// links. Without links, as far as they are there. Blocks.
+pub(crate) fn folders_on_way(path: &Path) -> Vec<PathBuf> {
+    let mut names = Names::default();
+    names.find(path);
+    let found = names.folders.iter();
+    let found = found.filter_map(|path| fs::canonicalize(path).ok());
+    let all = found.flat_map(|path| path.ancestors().map(Path::to_owned).collect::<Vec<_>>());
+    all.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 #[derive(Default)]
 struct Names {
     folders: Vec<PathBuf>,
@@ -66,10 +78,14 @@ impl Names {
 /// Whether a path without links is that of a folder of the system, or of the home of a user.
 fn is_of_system(path: &Path) -> bool {
     SYSTEM_TREES.iter().any(|tree| path.starts_with(tree))
-        || SHARED_FOLDERS
-            .iter()
-            .any(|folder| path == Path::new(folder))
+        || is_shared(path)
         || path.parent() == Some("/home".as_ref())
+}
+
+/// Whether a path without links is that of a folder on whose owner and mode many programs depend.
+pub(crate) fn is_shared(path: &Path) -> bool {
+    let mut shared = SHARED_FOLDERS.iter();
+    shared.any(|folder| path == Path::new(folder))
 }
 
 #[cfg(test)]

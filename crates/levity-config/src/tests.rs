@@ -59,6 +59,7 @@ fn parse(text: &str) -> Result<Config, Vec<Problem>> {
 /// What does not depend on how it was written.
 fn without_lines(mut config: Config) -> Config {
     config.notes.clear();
+    config.paths.clear();
     config.hidden = Hidden::default();
     for site in &mut config.sites {
         site.line = Line::default();
@@ -161,6 +162,7 @@ fn a_site_is_enough() {
     assert_eq!(
         Config {
             sites: Vec::new(),
+            paths: Vec::new(),
             ..config
         },
         Config::default()

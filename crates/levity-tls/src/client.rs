@@ -58,15 +58,26 @@ pub fn client_config(trust: Trust<'_>, own: Option<&Certificate>) -> Result<Clie
     Ok(config)
 }
 
+/// Whether there is an authority that this machine trusts. Blocks.
+///
+/// # Errors
+/// Why there is none, and what helps, in words.
+pub fn check_system_authorities() -> Result<(), String> {
+    system().map(drop)
+}
+
 fn system() -> Result<RootCertStore, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(found.certs);
-    match (store.is_empty(), found.errors.first()) {
-        (false, _) => Ok(store),
-        (true, Some(error)) => Err(format!("the authorities of this machine: {error}")),
-        (true, None) => Err("this machine has no certificates of authorities; install `ca-certificates`, or name a file".to_owned()),
+    if !store.is_empty() {
+        return Ok(store);
     }
+    let error = found.errors.first();
+    let error = error.map(|error| format!(" ({error})")).unwrap_or_default();
+    Err(format!(
+        "this machine has no certificates of authorities{error}; install `ca-certificates`, or name a file"
+    ))
 }
 
 /// Accepts any certificate, also one that the library cannot read, such as one of version 1 of X.509. That the peer has its key proves

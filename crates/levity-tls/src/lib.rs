@@ -31,7 +31,7 @@ pub use authority::{Authority, authorities};
 pub use certificate::{
     Certificate, Identity, Validity, bare, can_be_asked_for, is_for, passed_over,
 };
-pub use client::{Trust, client_config};
+pub use client::{Trust, check_system_authorities, client_config};
 pub use local_ca::LocalCa;
 pub use rustls::pki_types::{CertificateDer, ServerName};
 pub use rustls::{ClientConfig, ServerConfig};

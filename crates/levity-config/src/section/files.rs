@@ -98,7 +98,10 @@ impl Section<'_> {
                 Some((path, None))
             }
             Err(Unusable::Absent(reason) | Unusable::Wrong(reason)) => {
-                given.refuse(format!("`{name}`: {} {reason}", path.display()));
+                let credential = given.text.strip_prefix(CREDENTIAL);
+                if credential.is_none_or(|credential| self.is_first_unusable(credential)) {
+                    given.refuse(format!("`{name}`: {} {reason}", path.display()));
+                }
                 None
             }
         }
@@ -145,15 +148,23 @@ impl Section<'_> {
         let folder = self.reader.folder(&given.span);
         let path = match given.text.strip_prefix(CREDENTIAL) {
             Some(credential) => self.credential(name, credential, given)?,
-            None => folder.map_or_else(
-                || PathBuf::from(given.text),
-                |folder| folder.join(given.text),
-            ),
+            None => {
+                let path = folder.unwrap_or(Path::new("")).join(given.text);
+                let named = self.named_file(name, &path);
+                self.reader.paths.borrow_mut().push(named);
+                path
+            }
         };
         if self.table.key(name).is_secret {
             self.withhold(name, &path);
         }
         Some(path)
+    }
+
+    /// Whether nothing was said so far about a credential that cannot be used. What helps once helps wherever it is named.
+    fn is_first_unusable(&self, credential: &str) -> bool {
+        let mut unusable = self.reader.unusable_credentials.borrow_mut();
+        unusable.insert(credential.to_owned())
     }
 
     /// The path of a credential of the service (systemd.exec(5)). A text without a file has none: its path stays.
@@ -167,6 +178,7 @@ impl Section<'_> {
         match &self.reader.credentials {
             _ if !self.reader.is_loaded => Some(PathBuf::from(given.text)),
             Some(folder) => Some(folder.join(credential)),
+            None if !self.is_first_unusable(credential) => None,
             None => {
                 let message = format!(
                     "`{name}`: there are no credentials: `$CREDENTIALS_DIRECTORY` is not set"

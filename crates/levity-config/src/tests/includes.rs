@@ -637,6 +637,46 @@ fn what_others_may_write_to_is_noted() {
 }
 
 #[test]
+fn files_with_another_end_are_noted() {
+    let folder = Folder::new(&format!("{ALL}{SITE_ALONE}"));
+    for name in [
+        "README.md",
+        ".hidden",
+        "b~",
+        "c.bak",
+        "d.conf.dpkg-old",
+        "e.toml.off",
+        "#f.toml#",
+        "g/h.conf",
+    ] {
+        folder.write(&format!("sites.d/{name}"), "# nothing\n");
+    }
+    folder.write("sites.d/a.toml", site("a.test"));
+    assert_eq!(folder.notes(), [""; 0]);
+    folder.write("sites.d/shop.conf", "");
+    let note = "line 1 of levity.toml: sites.d/shop.conf is not included: its name does not end in `.toml`";
+    assert_eq!(folder.notes(), [note]);
+    folder.write("sites.d/shop", "");
+    let note = "line 1 of levity.toml: sites.d/shop and 1 more there are not included: their names do not end in `.toml`";
+    assert_eq!(folder.notes(), [note]);
+    // Beside the main file are others that it names.
+    folder.write("users", "");
+    folder.write(
+        "levity.toml",
+        format!("include = [\"*.toml\"]\n{SITE_ALONE}"),
+    );
+    assert!(
+        folder.notes().iter().all(|note| !note.contains("users")),
+        "{:?}",
+        folder.notes()
+    );
+    // Other names are not meant.
+    let main = ALL.replace("*.toml", "a*.toml");
+    folder.write("levity.toml", format!("{main}{SITE_ALONE}"));
+    assert_eq!(folder.notes(), [""; 0]);
+}
+
+#[test]
 fn files_and_bytes_are_bounded() {
     let folder = Folder::new(&format!("{ALL}{SITE_ALONE}"));
     for number in 0..FILES_MAX {

@@ -484,3 +484,23 @@ fn credentials_are_in_the_folder_of_the_service() {
         "{none:?}"
     );
 }
+
+#[test]
+fn a_credential_that_cannot_be_used_is_one_problem() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("levity.toml");
+    let count = |names: [&str; 2], variables: &[(&str, &str)]| {
+        let [one, other] = names.map(|name| format!("secret_file = \"credential:{name}\""));
+        let text = format!(
+            "[[site]]\nrespond = {{}}\nsigned_url = {{ {one} }}\n[[site.route]]\npath = \"/a/*\"\nsigned_url = {{ {other} }}\n"
+        );
+        std::fs::write(&file, text).expect("a file");
+        let errors = crate::load(&file, &Variables::of(variables)).expect_err("no credential");
+        errors.problems.len()
+    };
+    let set = [("CREDENTIALS_DIRECTORY", "/none/there")];
+    for variables in [&[][..], &set[..]] {
+        assert_eq!(count(["a", "a"], variables), 1, "{variables:?}");
+        assert_eq!(count(["a", "b"], variables), 2, "{variables:?}");
+    }
+}

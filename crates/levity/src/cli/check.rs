@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use levity_config::account::Accounts;
 use levity_config::{Config, Note, Variables, printable};
 use serde_json::{Value, json};
 
-use super::{EXIT_CONFIG, Streams, exit_of};
-use crate::tls::folder;
+use super::access::{self, server_user};
+use super::{EXIT_CONFIG, EXIT_USAGE, Streams, exit_of};
+use crate::tls::{folder, trust};
 
 /// How a configuration is checked, and how the result is written.
 #[derive(clap::Args)]
@@ -20,6 +22,12 @@ pub(super) struct Options {
     /// exit status is 0.
     #[arg(long)]
     strict: bool,
+    /// Note what the user NAME cannot read or write, and how to permit it
+    ///
+    /// As far as owners, groups and modes say: access control lists, and what a unit hides, are not looked at. Without this option it is
+    /// the user `levity` where root checks /etc/levity/levity.toml.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
 }
 
 /// Reports the errors of `file` and those that it includes; the exit status says whether there are any, with `strict` also whether
@@ -30,6 +38,15 @@ pub(super) fn check(
     options: &Options,
     streams: &mut Streams<'_>,
 ) -> u8 {
+    let accounts = Accounts::read();
+    let is_root = rustix::process::geteuid().is_root();
+    let user = match server_user(options.user.as_deref(), file, is_root, &accounts) {
+        Ok(user) => user,
+        Err(reason) => {
+            streams.err(&format!("error: {reason}\n"));
+            return EXIT_USAGE;
+        }
+    };
     let config = match levity_config::load(file, variables) {
         Ok(config) => config,
         Err(errors) => {
@@ -40,7 +57,11 @@ pub(super) fn check(
             return exit_of(&errors);
         }
     };
-    let notes = notes(&config);
+    let mut notes = notes(&config);
+    notes.extend(
+        user.iter()
+            .flat_map(|user| access::notes(&config, user, &accounts)),
+    );
     let is_ok = notes.is_empty() || !options.strict;
     match options.json {
         true => streams.out(&format!("{}\n", as_json(file, &config, &notes, is_ok))),
@@ -86,7 +107,8 @@ fn print(file: &Path, config: &Config, notes: &[Note], is_ok: bool, streams: &mu
 
 /// Remarks that are not errors: those about the configuration, and those about this machine.
 fn notes(config: &Config) -> Vec<Note> {
-    let of_machine = folder::notes(config).map(Note::without_line);
+    let of_machine = folder::notes(config).chain(trust::note(config));
+    let of_machine = of_machine.map(Note::without_line);
     config.notes.iter().cloned().chain(of_machine).collect()
 }
 

@@ -52,6 +52,20 @@ The configuration of the packages.
 .TP
 .I /var/lib/levity
 Certificates, keys and accounts at authorities, when the server runs as a service.
+.SH "WITHOUT SYSTEMD"
+The unit makes the folders of the server and lets it listen below port 1024. Where systemd does not run, root does:
+.PP
+.EX
+for folder in /run/levity /var/lib/levity /var/cache/levity; do
+    install \-d \-o levity \-g levity \-m 700 $folder
+done
+export RUNTIME_DIRECTORY=/run/levity STATE_DIRECTORY=/var/lib/levity
+exec setpriv \-\-reuid levity \-\-regid levity \-\-init\-groups \-\-no\-new\-privs \e
+    \-\-inh\-caps=\-all,+net_bind_service \-\-ambient\-caps=\-all,+net_bind_service \e
+    \-\-bounding\-set=\-all,+net_bind_service levity run
+.EE
+.PP
+It stays in the foreground, and its messages are on standard error. Whatever starts programs on that machine can run it so.
 .SH SEE ALSO
 .BR levity.toml (5)
 "#;

@@ -1,5 +1,6 @@
 //! The command line: arguments in, the next [`Step`] out.
 
+mod access;
 mod certs;
 mod check;
 mod control;

@@ -4,6 +4,7 @@ pub mod admin;
 pub mod confinement;
 pub mod descriptors;
 pub mod explain;
+mod left_by_root;
 pub mod log_writers;
 pub mod plan;
 pub mod reload;

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use levity_disk::{Disk, Root};
 
+use crate::process::left_by_root;
 use crate::process::plan::Plan;
 use crate::route::Service;
-use crate::tls::folder;
+use crate::tls::{folder, trust};
 use crate::upstream;
 use levity_config::address::Address;
 use levity_config::{Location, Note, Site};
@@ -63,7 +64,13 @@ impl Introduction<'_> {
         );
         let config = &self.service.config;
         let notes = config.notes.iter().map(Note::to_string);
-        log_notes(notes.chain(folder::served(config)));
+        let of_machine = folder::served(config)
+            .into_iter()
+            .chain(trust::note(config));
+        log_notes(notes.chain(of_machine));
+        if let Some(line) = left_by_root::line(config) {
+            diagnostics::log(format_args!("{line}"));
+        }
         let authority = self.service.tls.as_ref();
         if let Some(path) = authority.and_then(|tls| tls.local_authority()) {
             let path = path.display();

@@ -10,3 +10,4 @@ pub mod sites;
 mod source;
 pub mod stamp;
 pub mod staple;
+pub mod trust;

@@ -197,3 +197,30 @@ fn expired_authorities_of_others_are_noted() {
         assert!(check.stderr.contains(&note), "{}", check.stderr);
     }
 }
+
+#[test]
+fn a_machine_without_authorities_is_told_in_one_line() {
+    let tree = Tree::new();
+    let upstream = |name: &str, more: &str| {
+        format!("[[upstream]]\nname = \"{name}\"\nto = [\"https://127.0.0.1:9\"]\n{more}")
+    };
+    let start = |more: &str| {
+        let config = format!(
+            "[[listen]]\naddress = \"127.0.0.1:0\"\n{}{}[[site]]\nproxy = \"a\"\n[[site.route]]\npath = \"/b/*\"\nproxy = \"b\"\n",
+            upstream("a", more),
+            upstream("b", more)
+        );
+        let nothing = tree.folder("none").display().to_string();
+        let server = Launch::run(&config)
+            .environment("SSL_CERT_DIR", &nothing)
+            .environment("SSL_CERT_FILE", &format!("{nothing}/none.crt"))
+            .start();
+        server.stderr()
+    };
+    let line =
+        "install `ca-certificates`, or name a file: no backend with `https://` can be verified\n";
+    let said = start("");
+    assert_eq!(said.matches(line).count(), 1, "{said}");
+    let said = start("tls = { verify = false }\n");
+    assert!(!said.contains("ca-certificates"), "{said}");
+}

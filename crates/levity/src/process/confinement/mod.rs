@@ -8,7 +8,7 @@
 
 #[cfg(test)]
 mod tests;
-mod written;
+pub mod written;
 
 use std::collections::HashMap;
 use std::fmt::Display;

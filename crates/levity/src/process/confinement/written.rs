@@ -110,6 +110,27 @@ impl Written {
         Self { path, kind }
     }
 
+    /// What the user of the server has to be able to write to: the folder of a socket, else the path.
+    pub fn target(&self) -> &Path {
+        match self.kind {
+            Kind::Folder | Kind::Emptied | Kind::Log => &self.path,
+            Kind::Socket => self.folder(),
+        }
+    }
+
+    /// The folder with the files that outlive the server, if there are such.
+    pub fn kept_in(&self) -> Option<&Path> {
+        match self.kind {
+            Kind::Folder => Some(&self.path),
+            Kind::Log => Some(self.folder()),
+            Kind::Emptied | Kind::Socket => None,
+        }
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
     fn access(&self) -> BitFlags<AccessFs> {
         match self.kind {
             Kind::Folder => {
