@@ -355,12 +355,12 @@ impl Container {
             folder.file("bundle/rootfs/etc/levity/levity.toml", text);
         }
         fs::write(&path, config.to_string()).expect("write");
-        let id = Self::id(&folder);
+        let id = folder.path().file_name().expect("a name");
         let mut crun = Command::new("unshare");
         crun.args(["--mount", "--propagation=private", "sh", "-c", CRUN, "sh"])
             .args(["--pid-file".as_ref(), folder.at("pid").as_os_str()])
             .args(["--bundle".as_ref(), folder.at("bundle").as_os_str()])
-            .arg(&id)
+            .arg(id)
             .current_dir(folder.path());
         let log = fs::File::create(folder.at("log")).expect("create");
         crun.stdin(Stdio::null())
@@ -368,12 +368,6 @@ impl Container {
             .stderr(log);
         let child = crun.spawn().expect("unshare of util-linux");
         Self { child, folder }
-    }
-
-    /// Its name for crun.
-    fn id(folder: &Tree) -> String {
-        let name = folder.path().file_name().expect("a name");
-        name.to_string_lossy().into_owned()
     }
 
     #[track_caller]
@@ -385,18 +379,22 @@ impl Container {
         });
     }
 
-    /// Runs the program in the container, as `docker exec` does.
+    /// Runs the program in the container, as its user and with its variables.
     #[track_caller]
     fn runs(&self, words: &[&str]) -> String {
-        let id = Self::id(&self.folder);
-        let exec = [
-            "--cgroup-manager=disabled",
-            "--root=state",
-            "exec",
-            &id,
-            "levity",
+        let pid = self.pid();
+        let variables = fs::read_to_string(format!("/proc/{pid}/environ")).expect("read");
+        let variables = variables.split_terminator('\0');
+        let enter = [
+            "nsenter",
+            "--mount",
+            "--net",
+            "--setuid=65532",
+            "--setgid=65532",
         ];
-        succeeds("crun", &[&exec[..], words].concat(), self.folder.path())
+        let enter = [&enter[..], &["--target", &pid, "levity"], words].concat();
+        let arguments = ["-i"].into_iter().chain(variables).chain(enter);
+        succeeds("env", &arguments.collect::<Vec<_>>(), self.folder.path())
     }
 
     fn log(&self) -> String {
