@@ -216,7 +216,7 @@ impl Barrier {
 
     /// The command after which `account` may use it.
     fn command(&self, account: &Account, accounts: &Accounts) -> String {
-        let (path, name) = (self.path.display(), &account.name);
+        let (path, name) = (quoted(&self.path), &account.name);
         let letters = [(READ, 'r'), (WRITE, 'w'), (SEARCH, 'x')];
         let letters = letters.iter().filter(|(bit, _)| self.needed & bit != 0);
         let letters: String = letters.map(|(_, letter)| letter).collect();
@@ -236,6 +236,17 @@ impl Barrier {
                 format!("chgrp {own} {path} && chmod g+{letters} {path}")
             }
         }
+    }
+}
+
+/// A path as a word of a shell.
+#[must_use]
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    match text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
 
@@ -341,6 +352,17 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             let barrier = "/archive/key is of own:own with the mode 0400; `chmod u+w /archive/key` permits it";
             assert_eq!(said(Usage::Write, "own").as_deref(), Some(barrier));
+        }
+    }
+
+    #[test]
+    fn paths_are_words_of_a_shell() {
+        for (path, word) in [
+            ("/srv/a-1_b.c", "/srv/a-1_b.c"),
+            ("/srv/a b", "'/srv/a b'"),
+            ("/srv/it's;$x", r"'/srv/it'\''s;$x'"),
+        ] {
+            assert_eq!(quoted(Path::new(path)), word);
         }
     }
 

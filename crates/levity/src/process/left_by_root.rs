@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use levity_config::Config;
-use levity_config::account::Accounts;
+use levity_config::account::{Accounts, quoted};
 use levity_disk::patiently;
 
 use crate::process::confinement::written;
@@ -43,7 +43,7 @@ fn of_others(config: &Config) -> BTreeMap<u32, Vec<PathBuf>> {
 fn hand_over(of_others: &BTreeMap<u32, Vec<PathBuf>>, accounts: &Accounts) -> Option<String> {
     let command = |(owner, folders): (&u32, &Vec<PathBuf>)| {
         let owner = accounts.user_name(*owner);
-        let folders = folders.iter().map(|folder| folder.display().to_string());
+        let folders = folders.iter().map(|folder| quoted(folder));
         format!("chown -R {owner} {}", folders.collect::<Vec<_>>().join(" "))
     };
     let commands: Vec<_> = of_others.iter().map(command).collect();
