@@ -101,8 +101,8 @@ impl Accounts {
         found.map_or_else(|| group.to_string(), |(name, ..)| name.to_owned())
     }
 
-    /// Whether `user` is the only member of `group`, as where each user has a group (`USERGROUPS` of adduser.conf(5)). sshd of Debian
-    /// asks the same about its files.
+    /// Whether `user` is the only member of `group`, as where each user has a group (`USERGROUPS` of adduser.conf(5)).
+    /// sshd of Debian asks the same about its files.
     pub(crate) fn is_private(&self, group: u32, user: u32) -> bool {
         let of_users = self.users().filter(|(_, _, own)| *own == group);
         let of_users = of_users.map(|(_, member, _)| Some(member));
@@ -144,8 +144,8 @@ fn start_of(path: &str) -> io::Result<Vec<u8>> {
 }
 
 impl Account {
-    /// The first file or folder on the way to the absolute `path` whose mode keeps this user from using it so; `None` if nothing does.
-    /// By owners, groups and modes alone: access control lists (acl(5)) are not looked at. Blocks.
+    /// The first file or folder on the way to the absolute `path` whose mode keeps this user from using it so; `None` if
+    /// nothing does. By owners, groups and modes alone: access control lists (acl(5)) are not looked at. Blocks.
     ///
     /// # Errors
     /// Where this process cannot look.

@@ -17,8 +17,8 @@ const UNIT_USER: &str = "levity";
 /// What systemd makes for that user: `RuntimeDirectory=`, `StateDirectory=` and `CacheDirectory=`.
 const UNIT_FOLDERS: [&str; 3] = ["/run/levity", "/var/lib/levity", "/var/cache/levity"];
 
-/// The user whose access is checked: `given`, or that of the unit where `is_root` checks the file that the unit names. `None` if it is
-/// not known.
+/// The user whose access is checked: `given`, or that of the unit where `is_root` checks the file that the unit names.
+/// `None` if it is not known.
 ///
 /// # Errors
 /// When there is no user with the name `given`.

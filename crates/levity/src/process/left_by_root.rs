@@ -11,8 +11,8 @@ use levity_disk::patiently;
 
 use crate::process::confinement::written;
 
-/// A line about the folders of other users in which this server makes files, with the command that hands these over; `None` unless root
-/// runs it. Blocks.
+/// A line about the folders of other users in which this server makes files, with the command that hands these over;
+/// `None` unless root runs it. Blocks.
 pub fn line(config: &Config) -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return None;
