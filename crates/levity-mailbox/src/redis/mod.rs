@@ -6,6 +6,9 @@
 //! What a process has missed it asks for by number. A reading command that waits for many streams (`XREAD BLOCK`) would have to
 //! name all of them again after each message; subscriptions to channels are made once, and cost nothing while nobody publishes.
 //!
+//! Connections are of the process: one for what writes, one for what only reads, and one for
+//! subscriptions (`session.rs`). They are checked to lead to one server, and end together.
+//!
 //! # Loss
 //! A server that restarts or fails over may have lost messages that it had acknowledged. Its replication id changes then: it
 //! writes another history, which a process that connects notes in the list `levity:runs`. A box of an earlier history leaves out

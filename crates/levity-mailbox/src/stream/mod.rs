@@ -4,6 +4,11 @@
 //! An append is a message of the box, and what it makes of the state of the stream is decided by the store, together with the
 //! append. A fork has a box of its own, with numbers beyond those that it inherits, and reads those before in the boxes of its
 //! sources.
+//!
+//! What is appended and the close are messages, so receivers learn of them. A copy at an event loop
+//! has what comes, but not what was there: a reader that is behind it reads from the store
+//! (`tail.rs`). All streams of a set have one owner, because a fork and its source change together.
+//! A source that is removed stays for as long as others inherit from it.
 
 mod protocol;
 mod reading;
