@@ -1,4 +1,9 @@
 //! What happens to a request and why, in words, for `levity explain`.
+//!
+//! `levity explain` runs one request through the same code, in a worker that has an
+//! [`Explanation`]: routing, handlers and filters add remarks to it. A refusal whose text does not
+//! tell the client the reason gives it to `explain_refusal` of the handlers. Such a worker asks no
+//! upstream. Any other worker has no `Explanation`, and tests for it once per decision.
 
 use std::cell::{Cell, RefCell};
 use std::mem;

@@ -1,4 +1,11 @@
 //! The state that the tasks of one event loop share.
+//!
+//! A `Location` has the numbers of its site and of its log. A worker's [`LocalService`] pairs the
+//! `Service` with a [`LoopConfig`]: the ends of its logs and its counters of sites, in that order,
+//! so a request finds both without a search, and those with which it began. A reload gives each
+//! worker new ends; `process/log_writers.rs` keeps the writer of a file that is still used. Old
+//! ends are flushed like new ones until the last request of the old `Service` ends. Counters are
+//! found again by the name of the site. What a loop has whatever it serves is [`LoopCore`].
 
 use std::cell::RefCell;
 use std::mem;

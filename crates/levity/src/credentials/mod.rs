@@ -1,4 +1,30 @@
-//! Names and passwords: who they belong to, what is known about them, and how often a client may guess.
+//! Names and passwords: who they belong to, what is known about them, and how often a client may
+//! guess.
+//!
+//! A hash takes tens of milliseconds and of MiB by intention, so it is a job of the computing pool;
+//! a semaphore lets half of its threads, at least one, compute hashes. The job belongs to a
+//! background task and not to the request: a client that leaves early is charged for its guess, and
+//! the permit is not free before the memory is.
+//!
+//! Wrong passwords are remembered per worker (`verdicts.rs`), right ones also for all, under
+//! SHA-256 with a random key that each load of the users makes anew; requests with the same
+//! password wait for one verdict. Bounds on guessing (`guesses.rs`) are shared by all workers and
+//! survive a reload. What others have found out, verdicts and hashes in progress, is looked up only
+//! for a client that the bounds admit, and each client is charged for a wrong verdict, wherever it
+//! comes from: otherwise whoever is refused could guess without end the password of a user who is
+//! logged in. A place in the queue is taken behind that, where a hash begins; whoever gets none is
+//! charged, too. Before the bounds comes only what this client itself was right with
+//! (`Verdicts::is_earned` of the worker, then `earned` of all workers).
+//!
+//! A client has at most four passwords in the queue, which is served in order and has 16 places per
+//! permit, so that an honest client waits for a few hashes. One name may have a quarter of these
+//! places, whether or not a user has it: otherwise nobody could log in while many clients guess the
+//! password of one, and a refusal must not tell which names exist. A hash uses the memory of the
+//! hash before it while others wait. The password of a user who does not exist is compared with the
+//! hash of the first user of the file.
+//!
+//! Event loops take the lock of the table for one look-up; only threads that compute hashes take
+//! that of the memory. Nothing else here blocks.
 
 mod generations;
 pub mod guesses;

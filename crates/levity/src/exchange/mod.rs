@@ -2,8 +2,20 @@
 //!
 //! `accept -> parse -> route -> resolve -> respond -> filter -> send`
 //!
-//! `accept` made the connection and `parse` the request; the other steps run here. A step returns a value and
-//! never calls a later one. Handlers resolve and respond.
+//! `accept` made the connection and `parse` the request; the other steps run here. A step returns a
+//! value and never calls a later one. Handlers resolve and respond. A hit in memory over HTTP/1
+//! without TLS never waits here: its header and body leave in one write.
+//!
+//! The commit point is the first byte that leaves. Until then any failure replaces the response
+//! (`Sent::replacement`); afterwards the connection is closed or reset. A response of 400 and above
+//! passes through the error pages of the location before the filters (`handler/error_page.rs`). A
+//! call of gRPC gets a response of trailers only in place of 502 to 504 (`respond/grpc.rs`).
+//!
+//! Each request has one `Trace`, from its first byte to its line of the log. A step ends where the
+//! next begins, so one look at the clock serves both. Where the log or Server-Timing needs the
+//! steps, each ends with one. Otherwise only the first request of each turn of the loop is timed
+//! so; for the others the start of the poll serves as the present time: a wait counts for its step,
+//! and the time of a poll for the step in which the poll ends.
 
 use std::mem;
 use std::net::IpAddr;

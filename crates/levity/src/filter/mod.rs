@@ -1,5 +1,12 @@
-//! Filters: changes of a location to its responses. A new filter is a file here, and one line where locations
-//! are compiled.
+//! Filters: changes of a location to its responses. A new filter is a file here, and one line in
+//! `compile/filters.rs`.
+//!
+//! A [`Filter`] changes the header on the loop, and makes no system call. What changes bodies is a
+//! job of the pool of `levity-compute`: at most 64 KiB at a time. A filter that decodes gets 2 KiB
+//! per job, which may become 2 MiB. Text (`substitute.rs`) is replaced before the compression. It
+//! is the only filter that decodes what a backend sent compressed (`decode.rs`), within bounds on
+//! the ratio and on the output of one job; its memory is the window of the coding (16 MiB at most)
+//! and 2 MiB for what one job makes.
 
 pub mod cache_control;
 pub mod compress;

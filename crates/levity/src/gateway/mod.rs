@@ -1,11 +1,41 @@
-//! The gateway: sends a request to an upstream and returns the response.
+//! The gateway: sends a request to an upstream and returns the response. It is one straight async
+//! function in the task of the client's connection:
 //!
-//! An attempt takes a slot at a backend, connects, and sends the request while it waits for the response. It
-//! ends when the header of the response has arrived. An attempt that fails before may be repeated at another
-//! backend.
+//! ```text
+//!    Request, RequestBody
+//!       |
+//!    upload      upload.rs                     the body, streamed or buffered first (spooled.rs)
+//!       |
+//!    slot        upstream/pool.rs              a backend and a connection: idle, new, or queued
+//!       |
+//!    ask         upstream/upstream_request.rs  what the backend sees; a codec encodes it
+//!       |
+//!    response    response.rs                   both directions at once, until the header is here
+//!       |
+//!    handler     handler/proxy.rs              the Response, or what it names instead (sendfile/)
+//! ```
 //!
-//! Futures of rare steps are boxed. The future of a request has room for everything that it may wait for, and
-//! that room costs every request more than a box costs the few that need it.
+//! An attempt takes a slot at a backend, connects, and sends the request while it waits for the
+//! response. It ends when the header of the response has arrived. An attempt that fails before may
+//! be repeated at another backend.
+//!
+//! - A *retry* (`try_backends`) needs that no byte of a response arrived, a request that did not
+//!   leave, was not looked at or is idempotent, a body whose start is in memory still or that is in
+//!   a file, and no time-out. Failures count against the backend, except for a kept connection that
+//!   had ended and a backend that would not wait for a slow client.
+//! - *100 (Continue)*: the gateway decides when a request is proxied, `drop_body` of the handlers
+//!   when it is not; `RequestBody::send_continue` sends it, `http/h1/head.rs` encodes it. A client
+//!   waits only until it sends some of its body, so `ClientStream::expects_continue` is asked each
+//!   time, and `response.rs` looks for the body while it holds it.
+//! - *Deadlines* use the timer of the client's connection. Every wait also watches the client: one
+//!   that leaves gives up its slot at once.
+//! - *Backpressure*: what the client does not take is not read from the backend.
+//! - *Memory*: 128 KiB of a request, of which 64 KiB are kept to be sent again; 256 KiB of a
+//!   response, or about what the client takes at once, or a pipe of that size (128 pipes in all);
+//!   and `limits.body_memory` where bodies are buffered. A silent stream keeps none.
+//!
+//! Futures of rare steps are boxed. The future of a request has room for everything that it may
+//! wait for, and that room costs every request more than a box costs the few that need it.
 
 mod drain;
 pub mod for_mailboxes;

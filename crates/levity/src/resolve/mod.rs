@@ -1,7 +1,20 @@
-//! Resolve: from a path to a file, a directory, or an error.
+//! Resolve: from a path to a file, a directory, or an error. What is in memory is found on the
+//! loop, everything else in one trip to the disk.
 //!
-//! A fresh cache hit costs no system call. A path that the kernel has in memory costs an open that cannot
-//! block. Anything else goes to a disk engine, in one trip for open, `fstat` and first bytes.
+//! The first success ends the search:
+//!
+//! 1. The worker's own cache, then the shared one ([`known`]). A fresh hit costs no system call, or
+//!    one `fstat` of a file that is kept open.
+//! 2. `openat2(RESOLVE_CACHED)` and `fstat` on the loop, which the kernel answers from memory or
+//!    refuses. Only on local file systems: not on remote, stacked (overlayfs) or unknown ones, and
+//!    not across a mount. An expired entry with a strong ETag is renewed if the version is the
+//!    same: its file stays open, and the path is looked up with `O_PATH`, whose descriptor is
+//!    closed at once (`Root::open_cached_again` of `levity-disk`). If that is so for all variants,
+//!    only the time of the check changes in the worker's cache, and in the shared one every 10 ms.
+//! 3. One trip to the engine: open, `fstat` and the first 128 KiB from the start of the range. A
+//!    file below 1 MiB comes whole, if the request has no conditions and memory is ample.
+//!
+//! Only `servable/` makes of what was found something that may be sent or run.
 
 pub mod script_search;
 pub mod servable;

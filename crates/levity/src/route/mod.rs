@@ -1,4 +1,9 @@
-//! Route: from host and path to the location that answers.
+//! Route: from host and path to the location that answers. No system calls.
+//!
+//! `levity-config` resolves what routes inherit: each site and route is one
+//! `levity_config::Location` with all values that apply, and a route within a route is a route with
+//! two matchers that comes first. Compiling takes one such value and merges nothing; each file of
+//! [`compile`](crate::compile) makes one part of it.
 
 pub mod explain;
 pub mod fingerprint;

@@ -1,4 +1,19 @@
-//! Serves the requests of one connection: over HTTP/1 one after the other, over HTTP/2 at the same time.
+//! Serves the requests of one connection: over HTTP/1 one after the other, over HTTP/2 at the same
+//! time. Only this folder names the version of the protocol.
+//!
+//! The loop of a connection over HTTP/2 (`h2.rs`) is one task. It reads, polls the exchange of each
+//! request once as soon as it is parsed, and writes the output when the input is used up. It reads
+//! before it polls exchanges: a large response would otherwise always use up the room for replies,
+//! and keep what the client says unread. A poll ends after 32 header sections or 256 KiB. An
+//! exchange that need not wait is over by then and never was a task; one that waits goes to
+//! `FuturesUnordered`, which polls it when it is woken. What an idle connection does not need is
+//! given back once per round of a poll, not after each request, and a stream that has ended is used
+//! for the next request that has arrived with it. A response that outlives its exchange, such as
+//! that of a mailbox, becomes a small future.
+//!
+//! The end: GOAWAY without a last stream and a PING; its answer shows that the client knows, and
+//! only then the last stream is named (RFC 9113, 6.8). So a drain loses no request that is on its
+//! way. A client has 5 s for that.
 
 pub mod accept;
 pub mod event_loop;

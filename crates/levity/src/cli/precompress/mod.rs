@@ -1,4 +1,9 @@
 //! `levity precompress`: writes compressed variants beside files, at publication.
+//!
+//! A variant is written under a hidden name and synced, the file compared with that of the start,
+//! then the variant is renamed. A file of the present second is read in the next one, because a
+//! server compares variants with files by the second. One thread walks through folders; the others,
+//! one per core, compress variants of files. It runs without an event loop, and may block.
 
 mod folder;
 mod temporary;

@@ -1,4 +1,23 @@
 //! Compression of responses on their way to the client.
+//!
+//! The coding is chosen by Accept-Encoding, and the level by load. While a new job would wait for
+//! more than 25 ms, or the memory of encoders is short (`limits.compression_memory`), responses get
+//! the fast level; beyond 100 ms, or without any memory left, they go out as they are. At the
+//! highest levels, where one job takes longer, the bounds are 4 and 16 jobs. The memory is reserved
+//! from the decision to the last byte of content, not to the last byte sent. A body of known length
+//! up to 64 KiB reserves none: it is gathered and filtered in one job, and there are as many
+//! encoders for such bodies as threads. Streams of unknown length, which may stay for hours, get at
+//! most half of it.
+//!
+//! - A body that is one job is sent with its length. Others are chunked.
+//! - A piece of a stream is flushed unless the next one has arrived already, so an event can be
+//!   decoded at once.
+//! - The ETag becomes weak and gets the coding as a suffix: with another level the bytes differ.
+//!   Conditions of requests are adapted before handlers and backends see them
+//!   (`Request::adapt_conditions`): the suffix is removed, and a 304 gets it back. A date in
+//!   If-Range is dropped, because the client may hold the start of a coded response.
+//! - Ranges are answered from the file as it is. A compressed response has no `Accept-Ranges`. A
+//!   304 on account of a date alone has no ETag: the client may hold any coding.
 
 mod encoder;
 

@@ -1,7 +1,62 @@
 //! Send: from a response to bytes on the wire.
 //!
-//! The header is sent together with the first bytes of the body, once those have been read. Until then a failure of
-//! the disk can still become an error response.
+//! The header is sent together with the first bytes of the body, once those have been read. Until
+//! then a failure of the disk can still become an error response. Afterwards the connection is
+//! closed short of the announced length. A disk that exceeds `limits.io_timeout` counts as failed.
+//!
+//! # A chunk of a file
+//!
+//! 1. A body in the cache leaves with its header in one write. From 16 KiB on it is in pages of its
+//!    own (`memory/pages.rs` of `levity-disk`), to which the socket gets references by way of a
+//!    pipe. They are never written to again.
+//! 2. A large file that the page cache has, from its second piece on: the thread `send` of the
+//!    worker uses `sendfile` (`from_thread.rs`). If a transfer does not start within 5 ms, the rest
+//!    of the response is left to step 3. The thread takes turns between its sockets, and checks
+//!    version and page cache before each. The loop hears of it after 16 MiB or 1 s. If a page is
+//!    missing, the next 512 KiB are left to step 3; if the client took less than 1 MiB in that
+//!    second, all the rest is. References to pages go to TCP clients only.
+//! 3. `preadv2(RWF_NOWAIT)` into the worker's scratch memory and one write, in one poll: 128 KiB
+//!    first, then about twice what the client took last time (16 to 256 KiB). Only where the probe
+//!    at start found that it works, and only while the device has a free slot and no queue, or the
+//!    last read of the file was a hit. What the client did not take is read again: no buffer waits
+//!    for a slow client. The first read after a change of a file with another owner goes to an
+//!    engine, because it sets the time of last access.
+//! 4. The engine: 128 KiB first, doubling to 512 KiB, or 1 MiB at once where a read took 2 ms or
+//!    more (or `disk.chunk`). After a miss, steps 2 and 3 are not tried until a trip took less than
+//!    300 us in the kernel, that is, found its bytes in memory.
+//!
+//! While an engine's chunk is on its way to the client, the next one is requested
+//! (`Class::Prefetch`), unless the client needs more than four times the disk's time per chunk.
+//! From the engine to the socket no byte is copied in user memory
+//! (`levity_body_copied_bytes_total`). The first probe of a large file asks for one page only,
+//! because a miss makes the kernel read.
+//!
+//! A client that takes nothing for 1 s loses its chunk, which is read again later. After 256 KiB a
+//! connection yields to the others.
+//!
+//! # Several ranges
+//!
+//! Parts that memory or the page cache has leave together with their headers, up to 64 KiB in one
+//! write (`multipart.rs`). Any other part is read and sent like a file of its own, once those
+//! before it have been sent; nothing is read ahead across parts. Filters see the type and the
+//! coding of the file; only then do these become headers of the parts (`Response::frame_parts`).
+//! How ranges are joined and bounded is the documentation of `range.rs` of `levity-wire`.
+//!
+//! # One version per response
+//!
+//! The `fstat` after each read shows whether the file is still the announced version
+//! (`http/file_version.rs`). A rewritten file cuts the response short. A file that only grew, or
+//! whose change time alone differs, continues if the last 512 bytes sent are still there. A change
+//! before the first byte left causes a new lookup. Pages sent in step 2 are those of the file: if
+//! it is written to in place or truncated while the socket still has them, the client may get the
+//! new bytes, or zeroes at the new end; the connection is reset as soon as a look shows the change
+//! (each turn, or 0.1 s). Files that are replaced by renaming are not affected.
+//!
+//! # Filtered and parked
+//!
+//! A filtered body passes the computing pool a piece of 64 KiB at a time (`filtered.rs`). A body
+//! that outlives its exchange is parked (`parked.rs`): request, trace and the future of the
+//! exchange are dropped, and the line of the log needs a few hundred bytes.
 
 mod file;
 mod filtered;

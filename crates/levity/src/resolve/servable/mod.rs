@@ -1,5 +1,25 @@
-//! What a request has found, to be sent or run. Only this module makes a [`ServableFile`] or a [`RunnableScript`]: of what asks
-//! for no more than the location that was asked, or of what the operator or an application has named on purpose.
+//! What a request has found, to be sent or run. Only this module makes a [`ServableFile`] or a
+//! [`RunnableScript`]: of what asks for no more than the location that was asked, or of what the
+//! operator or an application has named on purpose.
+//!
+//! What is found by another name than the path (an index, a suffix or page of `try`, a script of a
+//! path with PATH_INFO) is routed again for that name, by [`Rules`] (`route/rules.rs`). The
+//! locations of a site have fingerprints (`compile/fingerprints.rs`): gates, refusals, `internal`,
+//! what answers, which names and scripts, limits and uploads, each as a number that equal rules
+//! share. If the location of the name asks for something that the one before does not, the request
+//! goes on there as one for the name ([`Elsewhere`], which `exchange/` routes); the script that was
+//! found keeps its PATH_INFO and REQUEST_URI ([`MovedScript`]). A location that asks for less
+//! changes nothing: what the operator has set for the path that was asked for stays. A redirect
+//! asks for nothing, since it often leads from the name of an index to its folder.
+//!
+//! The rules are compared at a lookup if the routes of the site look at paths only, and the cache
+//! keeps the result ([`Led`]), so that a hit compares one byte; by each request if routes have
+//! conditions; never if all locations have one fingerprint. A request for `a.js.gz` also passes
+//! what refuses `a.js`, and one that writes `/a` what refuses `/a/`, and the other way round
+//! (`handler/other_name.rs`). Listings leave out names of locations with other gates, READMEs and
+//! archives all that asks for more: no application is asked there, and no limit charged. What an
+//! application or the operator names (X-Accel-Redirect, `reroute`, `error_pages`) is where the
+//! request is then; from there the rule holds.
 
 pub mod object;
 

@@ -1,8 +1,13 @@
 //! Directory listings, in the form that the client accepts.
 //!
-//! NDJSON is sent while the directory is read. The other forms are sorted, so all names are in memory first, once for all
-//! clients that ask at about the same time ([`snapshot`]). Where the memory of all listings does not suffice, a listing
-//! is sent unsorted, and says so.
+//! A directory is read in pieces of at least 512 names or 16 KiB of names, a trip each. NDJSON is
+//! sent as the pieces arrive. The other forms are in order, so they need all names in memory, once
+//! for all clients that ask at about the same time ([`snapshot`]): each piece is sorted by the pool
+//! while the next one is read, and the runs are merged by jobs of 8192 entries. The result
+//! (24 bytes per entry, the name, and 2 bytes for its place) serves all clients that ask while it
+//! is made or for `disk.entry_ttl` after it was begun. Where the memory of all listings does not
+//! suffice, a listing is sent unsorted, and says so. A body of less than 64 KiB from a directory of
+//! one piece has its length.
 
 pub mod html;
 mod json;
