@@ -354,6 +354,13 @@ impl Location {
         self.root.is_some() && (proxying.proxy.is_none() || tries.any(Try::asks_files))
     }
 
+    /// What clients may write, where files may answer.
+    #[must_use]
+    pub fn uploads(&self) -> Option<&Upload> {
+        let may_answer = self.answer.is_none() && self.asks_files();
+        self.upload.as_ref().filter(|_| may_answer)
+    }
+
     /// The steps of `try` that look for what the path of a request names.
     #[must_use]
     pub fn searches(&self) -> Vec<Try> {

@@ -74,9 +74,9 @@ enum Refusal<'c> {
 
 impl<'c> Known<'c> {
     fn fingerprint(&mut self, location: &Location, of: &'c levity_config::Location) -> Fingerprint {
-        let limits = location.limits().iter().map(Arc::as_ptr).collect();
+        let limits = location.limits.iter().map(Arc::as_ptr).collect();
         let options = &of.options;
-        let upload = location.upload().and(of.upload.as_ref());
+        let upload = of.uploads().filter(|_| !location.is_closed);
         Fingerprint {
             internal: of.internal,
             refusal: numbered(&mut self.refusals, refusal(location, of)),
@@ -129,7 +129,7 @@ fn upstream(of: &levity_config::Location) -> Option<&str> {
 }
 
 fn refusal<'c>(location: &Location, of: &'c levity_config::Location) -> Option<Refusal<'c>> {
-    if location.is_closed() {
+    if location.is_closed {
         return Some(Refusal::Closed);
     }
     if let Some(answer) = &of.answer {

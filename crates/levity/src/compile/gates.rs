@@ -6,12 +6,16 @@ use std::sync::Arc;
 use levity_config::{AddressSet, Config, Gates, Matcher};
 use levity_wire::http1;
 
+use super::handlers::boxed;
 use super::resources::{Resources, SiteParts};
 use crate::credentials::Users;
+use crate::handler::chain::Handlers;
+use crate::handler::gate::access::Access;
+use crate::handler::gate::basic_auth::BasicAuth;
+use crate::handler::gate::forward_auth::ForwardAuth;
+use crate::handler::gate::rate_limits::RateLimits;
+use crate::handler::https::{CLIENT_CERT, CLIENT_CERT_CHAIN};
 use crate::rate_limit::limit::RateLimit;
-use crate::route::location::{
-    Access, BasicAuth, CLIENT_CERT, CLIENT_CERT_CHAIN, ForwardAuth, Gate, Handler,
-};
 
 /// Headers by which applications know who is let in. A route or site that lets everyone in may lead to the same application
 /// as one that does not, so clients may send them nowhere.
@@ -30,9 +34,9 @@ pub fn reserved(config: &Config) -> Vec<String> {
 /// bound too.
 pub fn gates(
     of: &levity_config::Gates,
-    limits: Vec<Arc<RateLimit>>,
+    limits: &[Arc<RateLimit>],
     resources: &mut Resources<'_>,
-) -> io::Result<Vec<Handler>> {
+) -> io::Result<Handlers> {
     let access = Access {
         allow: of.allow.clone(),
         deny: of.deny.clone(),
@@ -47,15 +51,12 @@ pub fn gates(
         .map(|settings| resources.forward_auth(settings))
         .transpose()?;
     let list = [
-        refuses.then_some(Handler::Gate(Gate::Access(access))),
-        (!limits.is_empty()).then_some(Handler::RateLimits(limits)),
-        of.signed_url
-            .clone()
-            .map(Gate::SignedUrl)
-            .map(Handler::Gate),
-        of.jwt.clone().map(Gate::Jwt).map(Handler::Gate),
-        basic_auth.map(Gate::BasicAuth).map(Handler::Gate),
-        forward_auth.map(Gate::ForwardAuth).map(Handler::Gate),
+        refuses.then(|| boxed(access)),
+        (!limits.is_empty()).then(|| boxed(RateLimits(limits.to_vec()))),
+        of.signed_url.clone().map(boxed),
+        of.jwt.clone().map(boxed),
+        basic_auth.map(boxed),
+        forward_auth.map(boxed),
     ];
     Ok(list.into_iter().flatten().collect())
 }

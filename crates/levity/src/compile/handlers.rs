@@ -1,33 +1,85 @@
-//! The handlers behind the gates, in order. A handler that is new gets its line here.
+//! The handlers of locations, in order. A handler that is new gets its line here.
 
+use std::io;
 use std::sync::Arc;
 
-use levity_acme::challenges::Challenges;
-use levity_config::tls::{Certificates, SiteTls};
+use levity_config::tls::Certificates;
 use levity_config::{Answer, Part, Pattern, Template, Try};
 
+use super::resources::{Resources, SiteParts};
+use super::{gates, uploads};
+use crate::handler::acme::Acme;
+use crate::handler::chain::{Handler, Handlers};
+use crate::handler::file_step::{Candidate, FileStep};
+use crate::handler::gate::closed::Closed;
+use crate::handler::https::{HttpsRedirect, HttpsRules};
+use crate::handler::mailbox::MailboxEndpoint;
+use crate::handler::redirect::{RedirectTo, Rewrite, TargetOf};
+use crate::handler::refuse::Refuse;
+use crate::handler::script::{IndexScript, Script};
 use crate::mailboxes::set::MailboxSet;
-use crate::route::location::{
-    Candidate, FileStep, Files, Handler, HttpsRedirect, HttpsRules, MailboxEndpoint, RedirectTo,
-    TargetOf,
-};
+use crate::rate_limit::limit::RateLimit;
+use crate::route::location::Files;
 use crate::upstream::proxy::Proxy;
 
-/// The handlers of a location without an answer, in order.
+/// What the handlers of a location are made of, beside its configuration.
+pub struct LocationParts<'a> {
+    /// The path of its route.
+    pub path: Option<&'a Pattern>,
+    pub files: Option<&'a Arc<Files>>,
+    pub proxy: Option<&'a Arc<Proxy>>,
+    pub limits: &'a [Arc<RateLimit>],
+    pub is_closed: bool,
+}
+
+/// The handlers of a location, in order.
 pub fn handlers(
+    of: &levity_config::Location,
+    parts: &LocationParts<'_>,
+    site: &SiteParts,
+    resources: &mut Resources<'_>,
+) -> io::Result<Handlers> {
+    let mut handlers = Handlers::new();
+    handlers.extend(acme(site, resources));
+    handlers.extend(https(site, resources));
+    // A browser sends no credentials with a preflight.
+    handlers.extend(of.cors.clone().map(boxed));
+    handlers.extend(gates::gates(&of.gates, parts.limits, resources)?);
+    handlers.extend(uploads::upload(of, parts.files, parts.proxy.is_some(), resources).map(boxed));
+    match &of.answer {
+        Some(answer) => {
+            let files = parts.files.filter(|_| of.files_first);
+            handlers.extend(
+                files
+                    .into_iter()
+                    .flat_map(|files| searches(files, &of.searches())),
+            );
+            handlers.push(self::answer(of, answer, parts.path, &resources.mailboxes));
+        }
+        None => {
+            let tries = of.proxying.tries.as_deref();
+            handlers.extend(tried(tries, parts.files, parts.proxy));
+        }
+    }
+    handlers.extend(parts.is_closed.then(|| boxed(Closed)));
+    Ok(handlers)
+}
+
+/// The handlers that answer at a location without an answer of its own, in order.
+fn tried(
     tries: Option<&[Try]>,
     files: Option<&Arc<Files>>,
     proxy: Option<&Arc<Proxy>>,
-) -> Vec<Handler> {
+) -> Handlers {
     let scripts = |proxy: &Arc<Proxy>| files?.scripts_of(proxy);
     let runs_scripts = proxy.and_then(scripts).is_some();
     let to_proxy = || {
-        let script = runs_scripts.then_some(Handler::Script);
-        script.into_iter().chain(proxy.cloned().map(Handler::Proxy))
+        let script = runs_scripts.then(|| boxed(Script));
+        script.into_iter().chain(proxy.cloned().map(boxed))
     };
     let tries = match (tries, files) {
         (Some([Try::File]) | None, Some(files)) if proxy.is_none() => {
-            return vec![Handler::Files(files.clone())];
+            return vec![boxed(files.clone())];
         }
         (None, _) => return to_proxy().collect(),
         (Some(tries), _) => tries,
@@ -36,37 +88,44 @@ pub fn handlers(
     for one in tries {
         match one {
             Try::Proxy => handlers.extend(to_proxy()),
-            Try::Status(status) => handlers.push(Handler::Refuse(*status)),
+            Try::Status(status) => handlers.push(boxed(Refuse(*status))),
             of_files => {
                 let is_named = matches!(of_files, Try::File);
-                handlers.extend((is_named && runs_scripts).then_some(Handler::IndexScript));
+                handlers.extend((is_named && runs_scripts).then(|| boxed(IndexScript)));
                 let step = files.and_then(|files| file_step(files, of_files, tries));
-                handlers.extend(step.map(Handler::ExistingFile));
+                handlers.extend(step.map(boxed));
             }
         }
     }
     if !matches!(tries.last(), Some(Try::Proxy | Try::Status(_))) {
-        handlers.push(Handler::Refuse(404));
+        handlers.push(boxed(Refuse(404)));
     }
     handlers
 }
 
-/// What answers authorities, for a site that gets its certificates from them.
-pub fn acme(tls: Option<&SiteTls>, challenges: Option<&Arc<Challenges>>) -> Option<Handler> {
-    let is_theirs = tls.is_some_and(|tls| tls.certificates == Certificates::Acme);
-    challenges.filter(|_| is_theirs).cloned().map(Handler::Acme)
+/// As locations have it.
+pub fn boxed(handler: impl Handler + 'static) -> Box<dyn Handler> {
+    Box::new(handler)
 }
 
-/// What has requests to the site of this number among those with TLS come as it says; `port` is that of HTTPS, unless it is the
-/// usual one.
-pub fn https(tls: &SiteTls, number: usize, port: Option<u16>) -> Handler {
-    Handler::Https(HttpsRules {
-        client_auth: tls.client_auth.as_ref().map(|_| number),
+/// What answers authorities, for a site that gets its certificates from them.
+fn acme(site: &SiteParts, resources: &Resources<'_>) -> Option<Box<dyn Handler>> {
+    let tls = site.tls.as_ref();
+    let is_theirs = tls.is_some_and(|tls| tls.certificates == Certificates::Acme);
+    let challenges = resources.challenges.as_ref().filter(|_| is_theirs);
+    challenges.cloned().map(Acme).map(boxed)
+}
+
+/// What has requests to a site with TLS come as it says.
+fn https(site: &SiteParts, resources: &Resources<'_>) -> Option<Box<dyn Handler>> {
+    let tls = site.tls.as_ref()?;
+    Some(boxed(HttpsRules {
+        client_auth: tls.client_auth.as_ref().map(|_| site.tls_number),
         redirect: tls.redirect.then(|| HttpsRedirect {
-            own_port: to_https(port),
+            own_port: to_https(resources.https_port),
             usual_port: to_https(None),
         }),
-    })
+    }))
 }
 
 fn to_https(port: Option<u16>) -> RedirectTo {
@@ -88,9 +147,9 @@ fn https_url(port: Option<u16>) -> Vec<Part> {
 }
 
 /// The searches of files among `tries`.
-pub fn searches(files: &Arc<Files>, tries: &[Try]) -> Vec<Handler> {
+fn searches(files: &Arc<Files>, tries: &[Try]) -> Handlers {
     let steps = tries.iter().filter_map(|one| file_step(files, one, tries));
-    steps.map(Handler::ExistingFile).collect()
+    steps.map(boxed).collect()
 }
 
 /// The search of `one` among `tries`; `None` for what is no search of files.
@@ -110,26 +169,28 @@ fn file_step(files: &Arc<Files>, one: &Try, tries: &[Try]) -> Option<FileStep> {
 }
 
 /// The handler of a location with an answer of its own.
-pub fn answer(
+fn answer(
     of: &levity_config::Location,
     answer: &Answer,
     path: Option<&Pattern>,
     sets: &[Arc<MailboxSet>],
-) -> Handler {
-    let is_once = of.files_first;
+) -> Box<dyn Handler> {
+    let once = of.files_first;
     let target = |template: &Template| TargetOf {
         template: template.clone(),
         path: path.cloned(),
     };
     match answer {
-        Answer::Redirect(redirect) => Handler::Redirect(RedirectTo {
+        Answer::Redirect(redirect) => boxed(RedirectTo {
             status: redirect.status,
             target: target(&redirect.to),
         }),
-        Answer::Reroute(to) if is_once => Handler::RewriteOnce(target(to)),
-        Answer::Reroute(to) => Handler::Rewrite(target(to)),
-        Answer::Fixed(fixed) => Handler::Respond(fixed.clone()),
-        Answer::Mailbox(number) => Handler::Mailbox(MailboxEndpoint {
+        Answer::Reroute(to) => boxed(Rewrite {
+            to: target(to),
+            once,
+        }),
+        Answer::Fixed(fixed) => boxed(fixed.clone()),
+        Answer::Mailbox(number) => boxed(MailboxEndpoint {
             set: sets[*number].clone(),
             prefix: mailbox_prefix(of, path),
         }),

@@ -25,6 +25,7 @@ use levity_acme::Acme;
 use levity_config::{Config, Matcher, Pattern};
 use levity_wire::http1;
 
+use self::handlers::LocationParts;
 use self::resources::{Resources, SiteParts};
 use self::roots::Roots;
 pub use self::service::{ServiceParts, follow_certificates, service};
@@ -33,7 +34,7 @@ use crate::filter::compress::Compress;
 use crate::http::filter::Filters;
 use crate::mailboxes::set::MailboxSet;
 use crate::route::fingerprint::{Asked, Fingerprint};
-use crate::route::location::{Gate, Handler, Location};
+use crate::route::location::Location;
 use crate::route::{Route, Site};
 use crate::upstream::Upstream;
 
@@ -136,7 +137,7 @@ fn location(
     resources: &mut Resources<'_>,
 ) -> io::Result<Location> {
     let of = match resources.config.unread(of).next() {
-        None => match open_location(of, matchers, site, resources) {
+        None => match open_location(of, matchers, site, resources, false) {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 resources.is_silent(&error);
                 closed(of)
@@ -145,9 +146,7 @@ fn location(
         },
         Some(_) => closed(of),
     };
-    let mut location = open_location(&of, matchers, site, resources)?;
-    location.handlers.push(Handler::Gate(Gate::Closed));
-    Ok(location)
+    open_location(&of, matchers, site, resources, true)
 }
 
 /// The location without all that needs files.
@@ -172,6 +171,7 @@ fn open_location(
     matchers: &[Matcher],
     site: &SiteParts,
     resources: &mut Resources<'_>,
+    is_closed: bool,
 ) -> io::Result<Location> {
     let options = &of.options;
     let path = matchers.last().map(|matcher| &matcher.path);
@@ -186,30 +186,15 @@ fn open_location(
             (files, proxy)
         }
     };
-    let behind: Vec<Handler> = match &of.answer {
-        Some(answer) => {
-            let mut behind = match files.as_ref().filter(|_| of.files_first) {
-                Some(files) => handlers::searches(files, &of.searches()),
-                None => Vec::new(),
-            };
-            behind.push(handlers::answer(of, answer, path, &resources.mailboxes));
-            behind
-        }
-        None => {
-            let tries = of.proxying.tries.as_deref();
-            let upload = uploads::upload(of, files.as_ref(), proxy.is_some(), resources);
-            let behind = handlers::handlers(tries, files.as_ref(), proxy.as_ref());
-            upload.into_iter().chain(behind).collect()
-        }
-    };
-    let https = site.tls.as_ref();
-    let https = https.map(|tls| handlers::https(tls, site.tls_number, resources.https_port));
-    let acme = handlers::acme(site.tls.as_ref(), resources.challenges.as_ref());
-    let first = acme.into_iter().chain(https);
-    // A browser sends no credentials with a preflight.
-    let preflight = of.cors.clone().map(Handler::Preflight).into_iter();
     let limits = gates::rate_limits(of, site, matchers, resources);
-    let gates = gates::gates(&of.gates, limits, resources)?;
+    let parts = LocationParts {
+        path,
+        files: files.as_ref(),
+        proxy: proxy.as_ref(),
+        limits: &limits,
+        is_closed,
+    };
+    let handlers = handlers::handlers(of, &parts, site, resources)?;
     Ok(Location {
         number,
         site: site.number,
@@ -220,10 +205,14 @@ fn open_location(
             None => resources.log,
         },
         error_pages,
-        handlers: first.chain(preflight).chain(gates).chain(behind).collect(),
+        handlers: Box::new(handlers),
         proxy,
         files,
         internal: of.internal,
+        is_closed,
+        limits,
+        asks_about_paths: of.gates.forward_auth.is_some(),
+        has_gates_of_paths: of.gates.forward_auth.is_some() || of.gates.signed_url.is_some(),
         filters: Filters::new(filters::filters(of, site.tls.as_ref(), compress)),
         compress: forms::compressed_codings(options),
         server_timing: options.server_timing,

@@ -14,10 +14,10 @@ use levity_telemetry::diagnostics;
 use super::roots::Roots;
 use super::stores::Stores;
 use crate::files::scripts::Scripts;
+use crate::handler::gate::basic_auth::BasicAuth;
 use crate::loop_core::compute::Compute;
 use crate::mailboxes::set::{MailboxSet, SharedMailboxes};
 use crate::rate_limit::registry::Registry;
-use crate::route::location::BasicAuth;
 use crate::stores::variants::store::VariantStore;
 use crate::upstream::Upstream;
 

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::resources::Resources;
-use crate::route::location::{Files, Handler, Upload};
+use crate::handler::upload::Upload;
+use crate::route::location::Files;
 use crate::stores::uploads::related::RelatedUploads;
 
 /// The handler of uploads, where files may answer.
@@ -13,8 +14,8 @@ pub fn upload(
     files: Option<&Arc<Files>>,
     has_proxy: bool,
     resources: &Resources<'_>,
-) -> Option<Handler> {
-    let mut settings = of.upload.clone().filter(|_| of.asks_files())?;
+) -> Option<Arc<Upload>> {
+    let mut settings = of.uploads()?.clone();
     settings.resume_parts = settings.resume_parts.min(resources.kept_files_max);
     let files = files?.clone();
     let store = files
@@ -24,13 +25,13 @@ pub fn upload(
         .clone();
     let scripts = resources.scripts.iter();
     let scripts = scripts.filter(|(other, _)| overlap(store.root(), other));
-    Some(Handler::Upload(Arc::new(Upload {
+    Some(Arc::new(Upload {
         scripts: scripts.map(|(_, scripts)| scripts.clone()).collect(),
         settings,
         files,
         store,
         has_proxy,
-    })))
+    }))
 }
 
 /// Whether two folders have files in common. Their paths have no links.

@@ -310,7 +310,7 @@ fn an_empty_line_after_a_body_begins_no_request() {
 /// has taken from rate limits: that would be an allocation for each request.
 #[test]
 fn the_future_of_an_exchange_stays_small() {
-    const BYTES_MAX: usize = 3184;
+    const BYTES_MAX: usize = 2520;
     let rig = rig();
     rig.run(async {
         let (_client, conn) = rig.conn(64);

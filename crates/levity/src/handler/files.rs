@@ -10,23 +10,108 @@ use levity_telemetry::step::Step;
 use levity_wire::http1::Method;
 use levity_wire::path::file_name;
 
+use super::chain::{Asked, Decision, Handler, Internal, OtherName, Waiting, Waits};
+use super::upload::written;
 use super::{Handling, NewTarget, Outcome, explain, target_for};
-use crate::explanation::Topic;
+use crate::explanation::{Explanation, Topic};
 use crate::files::cache::EntryRef;
-use crate::files::scripts::PathKind;
 use crate::http::error::{self, error};
 use crate::http::response::Response;
+use crate::message::client::Client;
 use crate::message::request::Request;
 use crate::resolve::servable;
 use crate::resolve::servable::object::ServableFile;
 use crate::resolve::{self, Found, Named};
 use crate::respond;
-use crate::route::{Candidate, FileStep, Files, Location, Sought};
+use crate::route::{Files, Location, Sought};
 use crate::worker::Worker;
 
+/// Serves a file or a directory; the last handler of a location.
+impl Handler for Arc<Files> {
+    fn decide<'s>(&'s self, cx: &mut Handling<'s>, asked: Asked<'_, 's>) -> Decision<'s> {
+        cx.file_in_memory(asked.request, asked.location(), self)
+    }
+
+    /// The search and what was found are explained where that is known.
+    fn explain(&self, _: &Outcome<'_>, _: &Client, _: &Explanation) {}
+
+    fn behind_internal<'s>(&'s self, _: &'s [u8], _: &Request, _: &Client) -> Internal<'s> {
+        Internal::File(self)
+    }
+
+    fn for_other_name(&self, asked: &Request, _: bool) -> OtherName {
+        OtherName::End(refusal_of_file(asked, self))
+    }
+}
+
+impl Waits for Arc<Files> {
+    fn wait<'x, 's>(&'s self, cx: &'x mut Handling<'s>, asked: Asked<'x, 's>) -> Waiting<'x, 's> {
+        Box::pin(cx.files(asked.request, asked.location(), self))
+    }
+}
+
+/// Searches a file that is not in memory.
+struct Search;
+
+impl Waits for Search {
+    fn wait<'x, 's>(&'s self, cx: &'x mut Handling<'s>, asked: Asked<'x, 's>) -> Waiting<'x, 's> {
+        Box::pin(cx.file_on_disk(asked.request, asked.location()))
+    }
+}
+
 impl<'a> Handling<'a> {
-    /// Serves a file or a directory; the last handler of a location.
-    pub(super) async fn files(
+    /// Sends a file that is fresh in memory as it is. Everything else waits, or may have to.
+    fn file_in_memory(
+        &mut self,
+        request: &Request,
+        location: &'a Location,
+        files: &'a Arc<Files>,
+    ) -> Decision<'a> {
+        let (named, at) = (named(request, files), (location, &**files));
+        if !self.may_be_in_memory(request, at, named) {
+            return Decision::Wait(files);
+        }
+        match self.known(request, files, named) {
+            None => Decision::Wait(&Search),
+            Some(Ok(Found::File(cached, ready))) if self.sends_as_it_is(files, &cached) => {
+                self.disk.trace.enter(Step::Respond);
+                let file = self.servable(request, at, named, (cached, ready));
+                Decision::Now(match file {
+                    Ok(file) => Outcome::Response(respond::file::file(request, file)),
+                    Err(elsewhere) => elsewhere,
+                })
+            }
+            Some(_) => Decision::Wait(files),
+        }
+    }
+
+    /// Whether all that is to be known about a request is what `named` leads to.
+    fn may_be_in_memory(
+        &self,
+        request: &Request,
+        (location, files): (&Location, &Files),
+        named: Named<'_>,
+    ) -> bool {
+        matches!(request.head.method, Method::Get | Method::Head)
+            && self.body.is_complete()
+            && self.worker.explanation.is_none()
+            && !request.has_encoded_slash
+            && files.shows(named.path)
+            && !is_folder_without_slash(request, named)
+            && !location.may_be_form(&request.path)
+    }
+
+    /// The outcome of a request for what [`file_in_memory`](Self::file_in_memory) has not found.
+    async fn file_on_disk(&mut self, request: &Request, location: &'a Location) -> Outcome<'a> {
+        let files = location.files.as_deref();
+        let files = files.expect("the location has the files of its handler");
+        let (named, at) = (named(request, files), (location, files));
+        let found = self.search(request, at, named).await;
+        self.disk.trace.enter(Step::Respond);
+        self.outcome_of_search(request, at, named, found).await
+    }
+
+    async fn files(
         &mut self,
         request: &Request,
         location: &'a Location,
@@ -34,22 +119,16 @@ impl<'a> Handling<'a> {
     ) -> Outcome<'a> {
         if let Some(refusal) = refused_method(request.head.method) {
             self.explain_refusal(explain::METHODS_OF_FILES);
-            return Outcome::Response(Box::pin(self.refuse(refusal)).await);
+            return Outcome::Response(self.refuse(refusal).await);
         }
-        let rest = match self.file(request, location, files).await {
-            // Where the request goes on, somebody may want its body. Boxed: such a request rarely has one.
-            Outcome::Response(response) if !self.body.is_complete() => {
-                Box::pin(self.without_body(response))
+        match self.file(request, location, files).await {
+            // Where the request goes on, somebody may want its body.
+            Outcome::Response(response) => {
+                let dropped = self.drop_body(false).await;
+                Outcome::Response(dropped.err().unwrap_or(response))
             }
-            outcome => return outcome,
-        };
-        Outcome::Response(rest.await)
-    }
-
-    /// The response to a request whose body nobody reads, or to an error of that.
-    async fn without_body(&mut self, response: Response) -> Response {
-        let dropped = self.drop_body(false).await;
-        dropped.err().unwrap_or(response)
+            elsewhere => elsewhere,
+        }
     }
 
     async fn file(
@@ -64,11 +143,7 @@ impl<'a> Handling<'a> {
         if request.has_encoded_slash {
             return Outcome::Response(error(400, "escaped slash in the path"));
         }
-        let named = Named {
-            key: &request.key,
-            asked: &request.path,
-            path: files.beneath(&request.path),
-        };
+        let named = named(request, files);
         if !files.shows(named.path) {
             self.explain_hidden(files, named.path);
             return Outcome::Response(error(404, ""));
@@ -80,20 +155,23 @@ impl<'a> Handling<'a> {
             return Outcome::Response(refusal);
         }
         let at = (location, files);
-        let file = match self.resolve(request, at, named).await {
+        let found = self.resolve(request, at, named).await;
+        self.outcome_of_search(request, at, named, found).await
+    }
+
+    async fn outcome_of_search(
+        &mut self,
+        request: &Request,
+        (location, files): (&'a Location, &Files),
+        named: Named<'_>,
+        found: io::Result<Found>,
+    ) -> Outcome<'a> {
+        let at = (location, files);
+        let file = match found {
             Ok(Found::File(..)) if is_folder_without_slash(request, named) => {
                 return self.to_folder(request, location);
             }
-            Ok(Found::File(cached, ready)) => {
-                let file = match self.servable(request, at, named, (cached, ready)) {
-                    Ok(file) => file,
-                    Err(elsewhere) => return elsewhere,
-                };
-                if self.sends_as_it_is(files, file.cached()) {
-                    return Outcome::Response(respond::file::file(request, file));
-                }
-                file
-            }
+            Ok(Found::File(cached, ready)) => self.servable(request, at, named, (cached, ready)),
             Ok(Found::Directory(directory)) => {
                 return Box::pin(self.folder(request, at, directory)).await;
             }
@@ -101,8 +179,13 @@ impl<'a> Handling<'a> {
                 return Outcome::Response(failed(self.worker, files, request, &error));
             }
         };
-        let response = self.file_response(request, (files, named.path), file);
-        Outcome::Response(response.await)
+        match file {
+            Ok(file) => {
+                let response = self.file_response(request, (files, named.path), file);
+                Outcome::Response(response.await)
+            }
+            Err(elsewhere) => elsewhere,
+        }
     }
 
     /// Has the client ask for a folder by its path with a slash, which relative links need.
@@ -133,7 +216,7 @@ impl<'a> Handling<'a> {
     }
 
     /// The response for a directory without index.
-    async fn folder(
+    pub(super) async fn folder(
         &mut self,
         request: &Request,
         at: (&'a Location, &Files),
@@ -153,7 +236,7 @@ impl<'a> Handling<'a> {
     }
 
     /// The file that the search for `named` at a location has found, to be sent; or the outcome if it belongs elsewhere.
-    fn servable(
+    pub(super) fn servable(
         &mut self,
         request: &Request,
         (location, files): (&'a Location, &Files),
@@ -194,7 +277,7 @@ impl<'a> Handling<'a> {
         files.digests.is_some() || self.lacks_content_etag(cached)
     }
 
-    async fn file_response(
+    pub(super) async fn file_response(
         &mut self,
         request: &Request,
         (files, path): (&Files, &[u8]),
@@ -218,161 +301,86 @@ impl<'a> Handling<'a> {
     pub(super) async fn resolve(
         &mut self,
         request: &Request,
-        (location, files): (&'a Location, &Files),
+        at: (&'a Location, &Files),
         named: Named<'_>,
     ) -> io::Result<Found> {
-        let trace = &mut self.disk.trace;
-        trace.enter(Step::Resolve);
-        let now = trace.step_began();
-        self.disk.use_options(files.read_options, files.chunk_bytes);
-        let worker = self.worker;
-        let found = match resolve::known(worker, files, request, named, now) {
+        let found = match self.known(request, at.1, named) {
             Some(found) => found,
-            None => {
-                let (rules, _, disk) = self.searching(request, location);
-                let by = (rules, now);
-                // Boxed: a cache hit does not need it.
-                Box::pin(resolve::search(worker, files, request, named, by, disk)).await
-            }
+            // Boxed: what is in memory does not need it.
+            None => Box::pin(self.search(request, at, named)).await,
         };
         self.disk.trace.enter(Step::Respond);
         if let Some(explanation) = &self.worker.explanation {
-            explain::search(files, named.path, &found, explanation);
+            explain::search(at.1, named.path, &found, explanation);
         }
         found
     }
 
+    /// What is known of `named`; `None` if it has to be searched.
+    fn known(
+        &mut self,
+        request: &Request,
+        files: &Files,
+        named: Named<'_>,
+    ) -> Option<io::Result<Found>> {
+        let trace = &mut self.disk.trace;
+        trace.enter(Step::Resolve);
+        let now = trace.step_began();
+        self.disk.use_options(files.read_options, files.chunk_bytes);
+        resolve::known(self.worker, files, request, named, now)
+    }
+
+    /// Searches what is not [known](Self::known).
+    async fn search(
+        &mut self,
+        request: &Request,
+        (location, files): (&'a Location, &Files),
+        named: Named<'_>,
+    ) -> io::Result<Found> {
+        let (worker, now) = (self.worker, self.disk.trace.step_began());
+        let (rules, _, disk) = self.searching(request, location);
+        resolve::search(worker, files, request, named, (rules, now), disk).await
+    }
+
     /// Says why `path`, relative to the root, is not looked for.
-    fn explain_hidden(&self, files: &Files, path: &[u8]) {
+    pub(super) fn explain_hidden(&self, files: &Files, path: &[u8]) {
         if let Some(explanation) = &self.worker.explanation {
             explain::hidden(files, path, explanation);
         }
     }
+}
 
-    /// Serves the file or folder of a step of `try` if it exists; otherwise continues with the next handler.
-    pub(super) async fn existing_file(
-        &mut self,
-        request: &Request,
-        location: &'a Location,
-        step: &FileStep,
-    ) -> Outcome<'a> {
-        // An upstream may want the body.
-        let may_have_body = location.proxy.is_none();
-        let may_be_file = matches!(request.head.method, Method::Get | Method::Head)
-            && (may_have_body || !request.has_body());
-        let is_fixed = matches!(step.candidate, Candidate::At(_));
-        if self.script.is_some() || !may_be_file || (request.has_encoded_slash && !is_fixed) {
-            return Outcome::Next;
-        }
-        let Some(path) = step.candidate.path(&request.path) else {
-            return Outcome::Next;
-        };
-        let key = request.key_of(&path);
-        let named = Named {
-            key: &key,
-            asked: &path,
-            path: step.files.beneath(&path),
-        };
-        if !step.files.shows(named.path) {
-            self.explain_hidden(&step.files, named.path);
-            return Outcome::Next;
-        }
-        if *path == *request.path
-            && location.may_be_form(&request.path)
-            && let Some(refusal) = Box::pin(self.refusal_of_originals(request, location)).await
-        {
-            return Outcome::Response(refusal);
-        }
-        let at = (location, &*step.files);
-        let found = self.resolve(request, at, named).await;
-        let outcome = self
-            .outcome_of_step(request, (location, step), named, found)
-            .await;
-        self.served_key = key;
-        self.sends_page =
-            is_fixed && path != request.path && matches!(outcome, Outcome::Response(_));
-        outcome
-    }
-
-    /// The path of the page of `try` that is sent in place of what `request` names, and the location of a request for that page, if
-    /// it has the same files. How long the page may be kept is said there: the name that it stands in for may exist later.
-    pub fn page_sent<'s>(
-        &'s self,
-        request: &'s Request,
-        location: &'a Location,
-    ) -> Option<(&'s [u8], &'a Location)> {
-        if !self.sends_page {
-            return None;
-        }
-        let page = request.path_of(&self.served_key);
-        let of_page = self.rules(request, location).with_files_of(page);
-        Some((page, of_page))
-    }
-
-    async fn outcome_of_step(
-        &mut self,
-        request: &Request,
-        (location, step): (&'a Location, &FileStep),
-        named: Named<'_>,
-        found: io::Result<Found>,
-    ) -> Outcome<'a> {
-        let files = &*step.files;
-        let is_folder = matches!(step.candidate, Candidate::Folder);
-        let lacks_slash = is_folder && !request.names_directory();
-        let kind = match found {
-            Ok(Found::File(..)) if lacks_slash || is_folder_without_slash(request, named) => {
-                return self.to_folder(request, location);
-            }
-            Ok(Found::File(cached, ready)) => {
-                let found = (cached, ready);
-                return match self.servable(request, (location, files), named, found) {
-                    Ok(file) => {
-                        let response = self.file_response(request, (files, named.path), file);
-                        Outcome::Response(response.await)
-                    }
-                    Err(elsewhere) => elsewhere,
-                };
-            }
-            Ok(Found::Directory(directory)) if is_folder && files.listing => {
-                let folder = self.folder(request, (location, files), directory);
-                return Box::pin(folder).await;
-            }
-            Ok(Found::Directory(_)) => PathKind::Directory,
-            Err(error) => match failed(self.worker, files, request, &error) {
-                response if response.status == 404 => PathKind::Missing,
-                response => return Outcome::Response(response),
-            },
-        };
-        match step.candidate {
-            Candidate::File | Candidate::FileOrIndex => self.path_kind = kind,
-            Candidate::Folder if kind == PathKind::Directory => self.path_kind = kind,
-            _ => {}
-        }
-        Outcome::Next
-    }
-
-    /// Refuses what no file answers, at a location without upstream.
-    pub(super) fn refuse_unanswered(request: &Request, status: u16) -> Response {
-        match request.head.method {
-            Method::Options => respond::options(),
-            method => refused_method(method).unwrap_or_else(|| error(status, "")),
-        }
+/// What `request` names among `files`.
+fn named<'r>(request: &'r Request, files: &'r Files) -> Named<'r> {
+    Named {
+        key: &request.key,
+        asked: &request.path,
+        path: files.beneath(&request.path),
     }
 }
 
 /// Whether `named` is the root of a location without its slash, because all of the path is stripped: links in what is there
 /// would lead elsewhere.
-fn is_folder_without_slash(request: &Request, named: Named<'_>) -> bool {
+pub(super) fn is_folder_without_slash(request: &Request, named: Named<'_>) -> bool {
     named.path.is_empty() && *named.asked == *request.path && !request.names_directory()
 }
 
 /// Methods that files do not support.
-fn refused_method(method: Method) -> Option<Response> {
+pub(super) fn refused_method(method: Method) -> Option<Response> {
     match method {
         Method::Get | Method::Head | Method::Options => None,
         Method::Unknown => Some(error(501, "unknown method")),
         _ => Some(error(405, "")),
     }
+}
+
+/// What keeps a request for another name, `asked`, from `files`.
+pub(super) fn refusal_of_file(asked: &Request, files: &Files) -> Option<Response> {
+    if written(asked).is_some() {
+        return Some(error(405, ""));
+    }
+    let shows = files.shows(files.beneath(&asked.path));
+    (!shows).then(|| error(404, ""))
 }
 
 /// The response to a failed file operation. Logs failures that need the operator's attention.

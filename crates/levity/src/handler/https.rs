@@ -7,23 +7,69 @@ use levity_net::PeerTls;
 use levity_tls::ClientAuthId;
 use levity_wire::http1;
 
-use super::{Handling, Outcome, redirect};
+use super::chain::{Asked, Decision, Handler};
+use super::redirect::{self, RedirectTo};
+use super::{Handling, Outcome, explain};
+use crate::explanation::{Explanation, Topic};
 use crate::http::error::error;
 use crate::http::response::Response;
 use crate::message::client::Client;
 use crate::message::request::Request;
-use crate::route::{CLIENT_CERT, HttpsRedirect, HttpsRules, RedirectTo};
+
+/// The header in which an application gets the certificate of a client (RFC 9440, 2.2).
+pub const CLIENT_CERT: &str = "Client-Cert";
+
+/// The one for what it was signed with, which is not sent (RFC 9440, 2.3).
+pub const CLIENT_CERT_CHAIN: &str = "Client-Cert-Chain";
 
 /// That of URLs with `http` that name none (RFC 9110, 4.2.1).
 const HTTP_PORT: u16 = 80;
 
-impl<'a> Handling<'a> {
-    /// Has the request come as `rules` say, and tells who has sent it.
-    pub(super) fn https(&mut self, request: &Request, rules: &HttpsRules) -> Outcome<'a> {
+/// What a site with TLS asks of connections.
+pub struct HttpsRules {
+    /// The number of the site among those with TLS, if its clients show certificates in the handshake.
+    pub client_auth: Option<usize>,
+    /// Where plain requests are redirected to, if they are.
+    pub redirect: Option<HttpsRedirect>,
+}
+
+/// Where plain requests of a site with TLS are redirected to.
+pub struct HttpsRedirect {
+    /// At the port of the listener with TLS.
+    pub own_port: RedirectTo,
+    /// At the usual port: something in front of the server has passed the usual port of plain requests on to another one here, and so
+    /// the one of TLS (containers).
+    pub usual_port: RedirectTo,
+}
+
+impl Handler for HttpsRules {
+    fn decide<'s>(&'s self, cx: &mut Handling<'s>, asked: Asked<'_, 's>) -> Decision<'s> {
+        cx.https(asked.request, self).into()
+    }
+
+    fn explain(&self, outcome: &Outcome<'_>, _: &Client, explanation: &Explanation) {
+        let text = match outcome {
+            Outcome::Response(_) => match explain::redirected_to(outcome) {
+                Some(to) => format!("`tls` redirects to {to}: the request has not come over TLS"),
+                None => "`tls` wants it to come over another connection".to_owned(),
+            },
+            _ if self.client_auth.is_some() => return explanation.add(
+                Topic::Gate,
+                "`client_authorities`: lets the request in; the client is taken to have a certificate",
+            ),
+            _ => return,
+        };
+        explanation.add(Topic::Handler, text);
+    }
+}
+
+impl Handling<'_> {
+    /// The response to a request that has not come as `rules` say. Of any other it notes who has sent it.
+    fn https(&mut self, request: &Request, rules: &HttpsRules) -> Option<Response> {
         let peer = self.body.peer();
         // No client has shown anything.
         if self.worker.explanation.is_some() && peer.tls().is_some() {
-            return Outcome::Next;
+            return None;
         }
         // The rules of now: a reload, or a new file of authorities, may have changed them since the handshake.
         let required = rules.client_auth.map(|number| {
@@ -36,10 +82,10 @@ impl<'a> Handling<'a> {
             let port = self.body.stream().local_address().map(|own| own.port());
             let port = port.or_else(|| port_of(peer.listener()?));
             let to = redirect_target(redirect, request, self.client, port);
-            return Outcome::Response(redirect::response(to, request, self.client));
+            return Some(redirect::response(to, request, self.client));
         }
         if let Some(response) = response(required, peer.tls()) {
-            return Outcome::Response(response);
+            return Some(response);
         }
         let certificate = peer.tls().and_then(|tls| tls.certificate.as_ref());
         if let Some(certificate) = certificate.filter(|_| rules.client_auth.is_some()) {
@@ -51,7 +97,7 @@ impl<'a> Handling<'a> {
             self.identity.fields.push(field);
             self.identity.is_user(user, None);
         }
-        Outcome::Next
+        None
     }
 }
 

@@ -107,7 +107,7 @@ impl<'a> Handling<'a> {
         };
         let own = location.files.clone();
         let own = own.expect("the location has listed its files");
-        if location.has_gates_of_paths() {
+        if location.has_gates_of_paths {
             return error(
                 403,
                 "there are no archives where each path is decided about",
@@ -232,7 +232,7 @@ impl<'a> Handling<'a> {
         let path = [files.beneath(&request.path), name].concat();
         let asked = in_folder(&request.path, name);
         if !files.shows(&path)
-            || location.has_gates_of_paths()
+            || location.has_gates_of_paths
             || !self
                 .rules(request, location)
                 .suffice_for(&asked, Sought::File)

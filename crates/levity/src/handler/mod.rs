@@ -1,32 +1,35 @@
 //! Handlers: they make the responses of a location. A location lists its handlers in order; each one
 //! responds, passes the request to the next, or reroutes it.
 
-mod acme;
+pub mod acme;
+pub mod chain;
 mod digests;
 mod error_page;
 mod explain;
+pub mod file_step;
 mod files;
-mod gate;
-mod https;
+pub mod gate;
+pub mod https;
 mod listing;
-mod mailbox;
+pub mod mailbox;
 mod other_name;
 mod preflight;
 mod proxy;
-mod redirect;
+pub mod redirect;
+pub mod refuse;
 mod respond;
 mod resume;
-mod script;
-mod upload;
+pub mod script;
+pub mod upload;
 mod variants;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use levity_telemetry::stats::GateKind;
 use levity_telemetry::step::Step;
 use levity_wire::{Reject, path};
 
+use self::chain::{Asked, Chain, Decision, Handler};
 use crate::credentials::Identity;
 use crate::explanation::Explanation;
 use crate::files::disk_client::DiskClient;
@@ -43,7 +46,7 @@ use crate::message::request::{Request, RequestError};
 use crate::rate_limit::charges::Charges;
 use crate::resolve::servable::object::RunnableScript;
 use crate::resolve::servable::{Elsewhere, MovedScript};
-use crate::route::{Gate, Handler, Location, RouteInput, Rules, Service};
+use crate::route::{Location, RouteInput, Rules, Service};
 use crate::shares::claim::{Claims, Requester};
 use crate::upstream::proxy::Proxy;
 use crate::worker::Worker;
@@ -88,7 +91,7 @@ pub struct Handling<'a> {
 }
 
 /// The result of a handler.
-enum Outcome<'s> {
+pub enum Outcome<'s> {
     /// The response.
     Response(Response),
     /// Continue with the next handler.
@@ -119,7 +122,7 @@ pub enum Handled {
 }
 
 /// A request on its way to another target.
-struct Reroute<'s> {
+pub struct Reroute<'s> {
     /// The application's response that reroutes it.
     delegated_by: Box<Delegated>,
     /// The request as sent to that application; `None` if it is the client's.
@@ -231,7 +234,7 @@ impl<'a> Handling<'a> {
         if !request.is_moved() {
             self.identity = Identity::default();
         }
-        Handled::Response(match self.run(request, location).await {
+        Handled::Response(match self.run(request, Chain::of(location)).await {
             Outcome::Response(response) => response,
             Outcome::Next => error(404, ""),
             // Boxed: few requests are rerouted, and the future of every request would grow.
@@ -256,13 +259,16 @@ impl<'a> Handling<'a> {
         dropped.err().unwrap_or(refusal)
     }
 
+    /// Whether `response` is for a request whose body has to be dropped before it. The upstream of an application takes the body.
+    fn follows_unread_body(&self, response: &Response) -> bool {
+        // With `close`, a handler has failed to read it.
+        let is_settled = response.is_of_application || response.close;
+        !self.body.is_complete() && !is_settled && !self.may_precede_body(response)
+    }
+
     /// As [`refuse`](Self::refuse), but a body that is too long to be dropped does not replace another error, such as that
     /// of a gate: the connection closes after it.
     async fn answer_without_body(&mut self, response: Response) -> Response {
-        // With `close`, a handler has failed to read it.
-        if response.close || self.may_precede_body(&response) {
-            return response;
-        }
         match self.drop_body(true).await {
             Err(error) if error.status != 413 || response.status < 400 => error,
             _ => response,
@@ -294,98 +300,50 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// Runs the handlers in order.
-    async fn run(&mut self, request: &Request, location: &'a Location) -> Outcome<'a> {
-        let mut handlers = location.handlers.iter();
-        while let Some(handler) = handlers.next() {
-            // Boxed except for files: moving one future that holds those of all handlers to the heap costs
-            // more than parsing a request.
-            let outcome = match handler {
-                Handler::Gate(gate) => self.gate(request, gate).await,
-                Handler::RateLimits(limits) => self.rate_limits(request, limits),
-                Handler::Files(files) => return self.files(request, location, files).await,
-                Handler::Upload(upload) => Box::pin(self.upload(request, location, upload)).await,
-                Handler::Acme(challenges) => match acme::response(challenges, request) {
-                    Some(response) => Outcome::Response(response),
-                    None => Outcome::Next,
-                },
-                Handler::Https(rules) => self.https(request, rules),
-                Handler::Preflight(cors) => match preflight::response(cors, request) {
-                    Some(response) => Outcome::Response(response),
-                    None => Outcome::Next,
-                },
-                Handler::Redirect(to) => {
-                    Outcome::Response(redirect::response(to, request, self.client))
-                }
-                Handler::RewriteOnce(_) if request.is_rewritten() => Outcome::Next,
-                Handler::Rewrite(to) => redirect::rewritten(to, request, self.client, true),
-                Handler::RewriteOnce(to) => redirect::rewritten(to, request, self.client, false),
-                Handler::Respond(fixed) => Outcome::Response(respond::response(fixed)),
-                Handler::Mailbox(endpoint) if self.worker.explanation.is_none() => {
-                    Box::pin(self.mailbox(request, endpoint)).await
-                }
-                Handler::Mailbox(_) => self.unasked(),
-                Handler::Proxy(proxy) if self.worker.explanation.is_none() => {
-                    return of_application(Box::pin(self.proxy(request, proxy)).await);
-                }
-                Handler::Proxy(proxy) => match self.body.limit(proxy.body_bytes_max) {
-                    Err(reject) => Outcome::Response(refused_body(reject)),
-                    Ok(()) => of_application(self.unasked()),
-                },
-                Handler::IndexScript => Box::pin(self.index_script(request, location)).await,
-                Handler::ExistingFile(step) => {
-                    Box::pin(self.existing_file(request, location, step)).await
-                }
-                Handler::Refuse(status) => {
-                    Outcome::Response(Self::refuse_unanswered(request, *status))
-                }
-                Handler::Script => Box::pin(self.script(request, location)).await,
-            };
+    /// Asks the handlers of `chain` in order, until one answers.
+    pub async fn run(&mut self, request: &Request, mut chain: Chain<'a>) -> Outcome<'a> {
+        while let Some((handler, rest)) = chain.split_first() {
+            chain = rest;
+            let outcome = self.outcome_of(handler, Asked { request, rest }).await;
             if let Some(explanation) = &self.worker.explanation {
-                explain::handler(handler, &outcome, self.client, explanation);
-                explain::not_reached(&outcome, handlers.as_slice(), self.client, explanation);
+                handler.explain(&outcome, self.client, explanation);
+                if let Outcome::Response(_) = outcome {
+                    rest.iter()
+                        .for_each(|one| one.explain_unreached(self.client, explanation));
+                }
             }
             match outcome {
                 Outcome::Next => {}
-                Outcome::Response(response) => {
-                    let answer = self.answer_without_body(response);
-                    return Outcome::Response(Box::pin(answer).await);
+                Outcome::Response(response) if self.follows_unread_body(&response) => {
+                    // Boxed: few requests have a body that no handler reads.
+                    let answer = Box::pin(self.answer_without_body(response));
+                    return Outcome::Response(answer.await);
                 }
-                elsewhere @ (Outcome::Reroute(_) | Outcome::Rewritten(_)) => return elsewhere,
+                decided => return decided,
             }
         }
         Outcome::Next
     }
 
-    /// In place of a response that is not asked for when the request is only explained: filters show what they change in any.
-    fn unasked(&self) -> Outcome<'a> {
-        let explanation = self.worker.explanation.iter();
-        explanation.for_each(Explanation::leave_unanswered);
-        Outcome::Response(Response::new(200))
-    }
-
-    /// Asks a gate.
-    async fn gate(&mut self, request: &Request, gate: &'a Gate) -> Outcome<'a> {
-        let (kind, outcome) = match gate {
-            Gate::Closed => return Outcome::Response(error(503, "")),
-            Gate::Access(gate) => (GateKind::Access, self.access(gate)),
-            Gate::SignedUrl(gate) => (GateKind::SignedUrl, self.signed_url(request, gate)),
-            Gate::Jwt(gate) => (GateKind::Jwt, self.jwt(request, gate)),
-            Gate::BasicAuth(gate) => {
-                let outcome = Box::pin(self.basic_auth(request, gate)).await;
-                (GateKind::BasicAuth, outcome)
-            }
-            // Only explained: that application is not asked.
-            Gate::ForwardAuth(_) if self.worker.explanation.is_some() => return Outcome::Next,
-            Gate::ForwardAuth(gate) => {
-                let outcome = Box::pin(self.forward_auth(request, gate)).await;
-                (GateKind::ForwardAuth, outcome)
-            }
+    /// Asks one handler.
+    async fn outcome_of(&mut self, handler: &'a dyn Handler, asked: Asked<'_, 'a>) -> Outcome<'a> {
+        let outcome = match handler.decide(self, asked) {
+            Decision::Now(outcome) => outcome,
+            Decision::Wait(waits) => waits.wait(self, asked).await,
         };
-        if matches!(outcome, Outcome::Response(_)) {
+        if let Outcome::Response(_) = outcome
+            && let Some(kind) = handler.gate()
+        {
             self.worker.core.stats.gate_denied(kind);
         }
         outcome
+    }
+
+    /// In place of a response that is not asked for when the request is only explained: filters show what they change in any.
+    fn unasked(&self) -> Option<Response> {
+        let explanation = self.worker.explanation.as_ref()?;
+        explanation.leave_unanswered();
+        Some(Response::new(200))
     }
 
     /// Follows reroutes until there is a response.
@@ -466,13 +424,6 @@ impl<'a> Handling<'a> {
         }
         Ok(())
     }
-}
-
-fn of_application(mut outcome: Outcome<'_>) -> Outcome<'_> {
-    if let Outcome::Response(response) = &mut outcome {
-        response.is_of_application = true;
-    }
-    outcome
 }
 
 /// What routes look at in a request.

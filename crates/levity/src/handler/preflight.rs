@@ -2,12 +2,28 @@
 
 use levity_config::Cors;
 
+use super::chain::{Asked, Decision, Handler};
+use super::{Handling, Outcome};
+use crate::explanation::{Explanation, Topic};
 use crate::filter::cors::permitted;
 use crate::http::response::Response;
+use crate::message::client::Client;
 use crate::message::request::Request;
 
+impl Handler for Cors {
+    fn decide<'s>(&'s self, _: &mut Handling<'s>, asked: Asked<'_, 's>) -> Decision<'s> {
+        response(self, asked.request).into()
+    }
+
+    fn explain(&self, outcome: &Outcome<'_>, _: &Client, explanation: &Explanation) {
+        if let Outcome::Response(_) = outcome {
+            explanation.add(Topic::Handler, "`cors` answers the preflight");
+        }
+    }
+}
+
 /// The response to a preflight request; `None` for any other request. [`CorsHeaders`](crate::filter::cors::CorsHeaders) adds the origin.
-pub fn response(cors: &Cors, request: &Request) -> Option<Response> {
+fn response(cors: &Cors, request: &Request) -> Option<Response> {
     request.header("access-control-request-method")?;
     request
         .header("origin")

@@ -11,16 +11,19 @@ use levity_wire::http1::{Limits, Method};
 use levity_wire::path;
 use levity_wire::sendfile_header::{self, Delegation};
 
+use super::chain::{Asked, Chain, Decision, Handler, Internal, Waiting, Waits};
 use super::resume::may_resume;
-use super::{Handling, Outcome, ReproxyTarget, Reroute, Target, redirect, respond};
+use super::{Handling, Outcome, ReproxyTarget, Reroute, Target, refused_body};
+use crate::explanation::{Explanation, Topic};
 use crate::files::scripts::PathKind;
 use crate::gateway::sendfile::{self, Delegated, preload};
 use crate::gateway::{Answered, Gateway};
 use crate::http::response::{Body, Response};
+use crate::message::client::Client;
 use crate::message::request::Request;
 use crate::resolve::script_search::{Located, ScriptSearch};
 use crate::resolve::servable::object::RunnableScript;
-use crate::route::{Handler, Location, Sought};
+use crate::route::{Location, Sought};
 use crate::upstream::failure::Failure;
 use crate::upstream::proxy::Proxy;
 
@@ -31,9 +34,41 @@ const CREDENTIALS: [&[u8]; 2] = [b"cookie", b"authorization"];
 /// Why an internal route does not send or run what it has found by another path than the application has named.
 const BELONGS_ELSEWHERE: &str = "what it leads to belongs to a route with other rules";
 
+impl Handler for Arc<Proxy> {
+    fn decide<'s>(&'s self, cx: &mut Handling<'s>, _: Asked<'_, 's>) -> Decision<'s> {
+        let Some(response) = cx.unasked() else {
+            return Decision::Wait(self);
+        };
+        match cx.body.limit(self.body_bytes_max) {
+            Err(reject) => refused_body(reject).into(),
+            Ok(()) => Decision::Now(of_application(Outcome::Response(response))),
+        }
+    }
+
+    fn explain(&self, outcome: &Outcome<'_>, _: &Client, explanation: &Explanation) {
+        let text = match outcome {
+            Outcome::Response(refused) if refused.status >= 400 => {
+                format!("`proxy` refuses with {}", refused.status)
+            }
+            _ => leads_to(self),
+        };
+        explanation.add(Topic::Handler, text);
+    }
+
+    fn behind_internal<'s>(&'s self, _: &'s [u8], _: &Request, _: &Client) -> Internal<'s> {
+        Internal::Upstream
+    }
+}
+
+impl Waits for Arc<Proxy> {
+    fn wait<'x, 's>(&'s self, cx: &'x mut Handling<'s>, asked: Asked<'x, 's>) -> Waiting<'x, 's> {
+        Box::pin(async move { of_application(cx.proxy(asked.request, self).await) })
+    }
+}
+
 impl<'a> Handling<'a> {
     /// Proxies the request, unless the response was preloaded.
-    pub(super) async fn proxy(&mut self, request: &Request, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
+    async fn proxy(&mut self, request: &Request, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
         let target = self.target_of(request);
         if let Some(response) = preload::response(request, target, self.client, proxy) {
             self.disk.trace.enter(Step::Resolve);
@@ -244,22 +279,18 @@ impl<'a> Handling<'a> {
             return Outcome::Next;
         };
         // The handlers of files do not use the caches here, and send the content with the headers of the application.
-        for handler in &location.handlers {
-            let file = match handler {
-                // The application has let the client in. It could as well send the content itself.
-                // Nothing is written for a response of an application.
-                Handler::Gate(_) | Handler::RateLimits(_) | Handler::Upload(_) => continue,
-                Handler::Files(files) => {
+        for handler in Chain::of(location).iter() {
+            let file = match handler.behind_internal(path, request, self.client) {
+                Internal::Next => continue,
+                Internal::Response(response) => Ok(response),
+                Internal::Refusal(status, reason) => Err(delegated_by.refuse(status, reason)),
+                Internal::File(files) => {
                     let (rules, _, disk) = self.searching(request, location);
-                    let named = (&**files, path, rules);
+                    let named = (files, path, rules);
                     delegated_by.internal_file(named, request, disk).await
                 }
-                Handler::ExistingFile(step) => {
-                    let Some(candidate) = step.candidate.path(path) else {
-                        continue;
-                    };
+                Internal::FileIfAny(files, candidate) => {
                     let (rules, _, disk) = self.searching(request, location);
-                    let files = &step.files;
                     let found = delegated_by.file_before(files, &candidate, request, disk);
                     match found.await {
                         // The application has named another path.
@@ -273,19 +304,7 @@ impl<'a> Handling<'a> {
                         None => continue,
                     }
                 }
-                Handler::Acme(_) | Handler::Https(_) | Handler::Preflight(_) => continue,
-                Handler::Redirect(to) => Ok(redirect::response(to, request, self.client)),
-                Handler::Rewrite(_) | Handler::RewriteOnce(_) => {
-                    Err(delegated_by.refuse(502, "an internal route with `reroute` has no content"))
-                }
-                Handler::Respond(fixed) => Ok(respond::response(fixed)),
-                Handler::Mailbox(_) => {
-                    Err(delegated_by.refuse(502, "a route of mailboxes has no content"))
-                }
-                Handler::Refuse(status) => {
-                    Err(delegated_by.refuse(*status, "nothing in its `try` answers"))
-                }
-                Handler::IndexScript | Handler::Script | Handler::Proxy(_) => {
+                Internal::Upstream => {
                     return self
                         .internal_upstream(delegated_by, request, location)
                         .await;
@@ -350,6 +369,28 @@ impl<'a> Handling<'a> {
         };
         Ok((request, script))
     }
+}
+
+fn of_application(mut outcome: Outcome<'_>) -> Outcome<'_> {
+    if let Outcome::Response(response) = &mut outcome {
+        response.is_of_application = true;
+    }
+    outcome
+}
+
+/// Where a request to `proxy` would go, in words.
+fn leads_to(proxy: &Proxy) -> String {
+    let settings = &proxy.upstream.settings;
+    let mut text = format!(
+        "`proxy` to `{}` by {}",
+        settings.name,
+        settings.protocol_label()
+    );
+    if !proxy.strip_prefix.is_empty() {
+        let prefix = String::from_utf8_lossy(&proxy.strip_prefix);
+        text.push_str(&format!(" without {prefix}"));
+    }
+    text + ", which is not asked now: status and other headers are those of its response"
 }
 
 /// As in Perlbal: a success, or the result of a condition or range on one. So is an upgrade.

@@ -2,15 +2,92 @@
 
 use std::ops::Range;
 
-use levity_config::{Part, Pattern};
+use levity_config::{Part, Pattern, Template};
 use levity_wire::{Reject, http1, path};
 
-use super::{NewTarget, Outcome};
+use super::chain::{Asked, Decision, Handler, Internal};
+use super::{Handling, NewTarget, Outcome, explain};
+use crate::explanation::{Explanation, Topic};
 use crate::http::error::error;
 use crate::http::response::Response;
 use crate::message::client::Client;
 use crate::message::request::Request;
-use crate::route::{RedirectTo, TargetOf};
+
+/// How a location redirects requests.
+pub struct RedirectTo {
+    /// The status.
+    pub status: u16,
+    /// The target.
+    pub target: TargetOf,
+}
+
+/// A target that is made from a request.
+pub struct TargetOf {
+    /// Its text, with placeholders.
+    pub template: Template,
+    /// The path of the route, if it is one.
+    pub path: Option<Pattern>,
+}
+
+/// Has every request routed again, for another target; the last handler.
+pub struct Rewrite {
+    /// The target.
+    pub to: TargetOf,
+    /// A request that was rewritten already is left alone: a rule for everything would match its own target.
+    pub once: bool,
+}
+
+impl Handler for RedirectTo {
+    fn decide<'s>(&'s self, cx: &mut Handling<'s>, asked: Asked<'_, 's>) -> Decision<'s> {
+        response(self, asked.request, cx.client).into()
+    }
+
+    fn explain(&self, outcome: &Outcome<'_>, _: &Client, explanation: &Explanation) {
+        let status = self.status;
+        let text = match explain::redirected_to(outcome) {
+            Some(location) => format!("`redirect` with {status} to {location}"),
+            None => format!("`redirect` with {status}"),
+        };
+        explanation.add(Topic::Handler, text);
+    }
+
+    fn behind_internal<'s>(
+        &'s self,
+        _: &'s [u8],
+        request: &Request,
+        client: &Client,
+    ) -> Internal<'s> {
+        Internal::Response(response(self, request, client))
+    }
+}
+
+impl Handler for Rewrite {
+    fn decide<'s>(&'s self, cx: &mut Handling<'s>, asked: Asked<'_, 's>) -> Decision<'s> {
+        Decision::Now(match self.once && asked.request.is_rewritten() {
+            true => Outcome::Next,
+            false => rewritten(&self.to, asked.request, cx.client, !self.once),
+        })
+    }
+
+    fn explain(&self, outcome: &Outcome<'_>, _: &Client, explanation: &Explanation) {
+        let key = match self.once {
+            true => "`_redirects`",
+            false => "`reroute`",
+        };
+        let text = match outcome {
+            Outcome::Rewritten(to) => {
+                let target = String::from_utf8_lossy(&to.target);
+                format!("{key} to {target}, which is routed again")
+            }
+            _ => format!("{key} does not apply"),
+        };
+        explanation.add(Topic::Handler, text);
+    }
+
+    fn behind_internal<'s>(&'s self, _: &'s [u8], _: &Request, _: &Client) -> Internal<'s> {
+        Internal::Refusal(502, "an internal route with `reroute` has no content")
+    }
+}
 
 /// The redirect of `request`, or the response to one that cannot be redirected.
 pub fn response(to: &RedirectTo, request: &Request, client: &Client) -> Response {
@@ -25,7 +102,7 @@ pub fn response(to: &RedirectTo, request: &Request, client: &Client) -> Response
 }
 
 /// The target to which a rewrite sends `request`, or the response to one that cannot be rewritten.
-pub(super) fn rewritten<'s>(
+fn rewritten<'s>(
     to: &TargetOf,
     request: &Request,
     client: &Client,

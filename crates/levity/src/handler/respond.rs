@@ -2,11 +2,38 @@
 
 use levity_config::Fixed;
 
+use super::chain::{Asked, Decision, Handler, Internal, OtherName};
+use super::{Handling, Outcome};
+use crate::explanation::{Explanation, Topic};
 use crate::http::error::error;
 use crate::http::response::{Body, Response};
+use crate::message::client::Client;
+use crate::message::request::Request;
+
+impl Handler for Fixed {
+    fn decide<'s>(&'s self, _: &mut Handling<'s>, _: Asked<'_, 's>) -> Decision<'s> {
+        response(self).into()
+    }
+
+    fn explain(&self, _: &Outcome<'_>, _: &Client, explanation: &Explanation) {
+        explanation.set_reason("`respond` gives this status to every request here");
+        explanation.add(Topic::Handler, format!("`respond` with {}", self.status));
+    }
+
+    fn behind_internal<'s>(&'s self, _: &'s [u8], _: &Request, _: &Client) -> Internal<'s> {
+        Internal::Response(response(self))
+    }
+
+    fn for_other_name(&self, _: &Request, _: bool) -> OtherName {
+        match self.status {
+            400.. => OtherName::End(Some(response(self))),
+            _ => OtherName::Pass,
+        }
+    }
+}
 
 /// The response of `fixed`.
-pub fn response(fixed: &Fixed) -> Response {
+fn response(fixed: &Fixed) -> Response {
     let mut response = error(fixed.status, "");
     match fixed.status {
         204 | 304 => {

@@ -5,22 +5,72 @@ use std::time::Instant;
 
 use levity_telemetry::step::Step;
 
+use super::chain::{Asked, Decision, Handler, Internal, Waiting, Waits};
 use super::files::failed;
 use super::{Handling, Outcome, explain};
+use crate::explanation::{Explanation, Topic};
 use crate::files::scripts::{PathKind, Scripts};
 use crate::http::error::error;
 use crate::http::response::Response;
+use crate::message::client::Client;
 use crate::message::request::Request;
 use crate::resolve::script_search::{Located, ScriptSearch};
 use crate::route::{Files, Location, Sought};
 
+/// Finds the script of a directory whose index names list scripts before files.
+pub struct IndexScript;
+
+impl Handler for IndexScript {
+    fn decide<'s>(&'s self, _: &mut Handling<'s>, _: Asked<'_, 's>) -> Decision<'s> {
+        Decision::Wait(self)
+    }
+
+    fn explain(&self, outcome: &Outcome<'_>, _: &Client, explanation: &Explanation) {
+        let text = format!("a script as index{}", explain::goes_on(outcome));
+        explanation.add(Topic::Handler, text);
+    }
+
+    fn behind_internal<'s>(&'s self, _: &'s [u8], _: &Request, _: &Client) -> Internal<'s> {
+        Internal::Upstream
+    }
+}
+
+impl Waits for IndexScript {
+    fn wait<'x, 's>(&'s self, cx: &'x mut Handling<'s>, asked: Asked<'x, 's>) -> Waiting<'x, 's> {
+        Box::pin(cx.index_script(asked.request, asked.location()))
+    }
+}
+
+/// Finds the script for the upstream; without one the response is 404.
+pub struct Script;
+
+impl Handler for Script {
+    fn decide<'s>(&'s self, cx: &mut Handling<'s>, _: Asked<'_, 's>) -> Decision<'s> {
+        match cx.script {
+            Some(_) => Decision::Now(Outcome::Next),
+            None => Decision::Wait(self),
+        }
+    }
+
+    fn explain(&self, outcome: &Outcome<'_>, _: &Client, explanation: &Explanation) {
+        let text = format!("the script of the path{}", explain::goes_on(outcome));
+        explanation.add(Topic::Handler, text);
+    }
+
+    fn behind_internal<'s>(&'s self, _: &'s [u8], _: &Request, _: &Client) -> Internal<'s> {
+        Internal::Upstream
+    }
+}
+
+impl Waits for Script {
+    fn wait<'x, 's>(&'s self, cx: &'x mut Handling<'s>, asked: Asked<'x, 's>) -> Waiting<'x, 's> {
+        Box::pin(cx.script(asked.request, asked.location()))
+    }
+}
+
 impl<'a> Handling<'a> {
     /// Finds the script of a directory whose index names list scripts before files.
-    pub(super) async fn index_script(
-        &mut self,
-        request: &Request,
-        location: &'a Location,
-    ) -> Outcome<'a> {
+    async fn index_script(&mut self, request: &Request, location: &'a Location) -> Outcome<'a> {
         let (files, scripts) = scripts(location);
         let now = self.begin_search();
         let worker = self.worker;
@@ -33,15 +83,8 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// Finds the script, unless an earlier handler has found it. Without one the response is 404.
-    pub(super) async fn script(
-        &mut self,
-        request: &Request,
-        location: &'a Location,
-    ) -> Outcome<'a> {
-        if self.script.is_some() {
-            return Outcome::Next;
-        }
+    /// Finds the script. Without one the response is 404.
+    async fn script(&mut self, request: &Request, location: &'a Location) -> Outcome<'a> {
         let (files, scripts) = scripts(location);
         let (kind, now) = (self.path_kind, self.begin_search());
         let worker = self.worker;

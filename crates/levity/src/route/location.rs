@@ -1,33 +1,26 @@
 //! What a location is made of: its handlers, files, proxy and filters.
 
-use std::borrow::Cow;
+use std::any::Any;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use levity_acme::challenges::Challenges;
-use levity_config::{
-    AddressSet, ArchiveForm, Cors, Fixed, Jwt, NamePattern, Pattern, SignedUrl, Statuses, Template,
-    UploadMethod, hides,
-};
+use levity_config::{ArchiveForm, NamePattern, Statuses, hides};
 use levity_disk::{ReadOptions, Spool};
 use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 use levity_wire::path;
 
 use super::fingerprint::{Asked, Fingerprint};
-use crate::credentials::Users;
 use crate::files::codings;
 use crate::files::root::LiveRoot;
-use crate::files::scripts::{self, Scripts};
+use crate::files::scripts::Scripts;
 use crate::filter::compress::Compress;
 use crate::http::filter::Filters;
-use crate::mailboxes::set::MailboxSet;
 use crate::rate_limit::limit::RateLimit;
 use crate::stores::digests::store::DigestStore;
 use crate::stores::uploads::related::RelatedUploads;
-use crate::stores::uploads::store::UploadStore;
 use crate::stores::variants::store::VariantStore;
 use crate::upstream::proxy::Proxy;
 
@@ -43,14 +36,23 @@ pub struct Location {
     pub route: String,
     /// The number of its access log, in [`Service::logs`](super::Service::logs); `None` if it is off.
     pub log: Option<usize>,
-    /// Its handlers, in order.
-    pub handlers: Vec<Handler>,
+    /// Its [handlers](crate::handler::chain::Handlers), in order. Opaque, because they are made of what is above the routes:
+    /// `compile/` puts them here, and [`Chain`](crate::handler::chain::Chain) takes them from here.
+    pub handlers: Box<dyn Any + Send + Sync>,
     /// Its files; `None` where all requests go to an upstream.
     pub files: Option<Arc<Files>>,
     /// Its upstream, in place of files or as their fallback.
     pub proxy: Option<Arc<Proxy>>,
     /// Reachable only through X-Accel-Redirect.
     pub internal: bool,
+    /// Files that it needs do not respond, so nobody is let in.
+    pub is_closed: bool,
+    /// How many requests are let in.
+    pub limits: Vec<Arc<RateLimit>>,
+    /// An application decides about each path.
+    pub asks_about_paths: bool,
+    /// Gates decide about each path by itself, so that whoever may have a folder need not have what is in it.
+    pub has_gates_of_paths: bool,
     /// The filters of its responses, in order.
     pub filters: Filters,
     /// The codings that its responses may get on their way.
@@ -80,25 +82,6 @@ impl Location {
 }
 
 impl Location {
-    /// Its limits.
-    pub fn limits(&self) -> &[Arc<RateLimit>] {
-        let mut handlers = self.handlers.iter();
-        let limits = handlers.find_map(|handler| match handler {
-            Handler::RateLimits(limits) => Some(&limits[..]),
-            _ => None,
-        });
-        limits.unwrap_or_default()
-    }
-
-    /// What clients may write there; `None` where they may write nothing.
-    pub fn upload(&self) -> Option<&Arc<Upload>> {
-        let mut handlers = self.handlers.iter();
-        handlers.find_map(|handler| match handler {
-            Handler::Upload(upload) => Some(upload),
-            _ => None,
-        })
-    }
-
     /// Where it is in the configuration, for people.
     pub fn place(&self) -> String {
         match self.route.as_str() {
@@ -117,29 +100,6 @@ impl Location {
     pub fn has_form(&self, coding: Coding) -> bool {
         self.forms.contains(&coding)
     }
-
-    /// Whether files that it needs do not respond.
-    pub fn is_closed(&self) -> bool {
-        let mut handlers = self.handlers.iter();
-        handlers.any(|handler| matches!(handler, Handler::Gate(Gate::Closed)))
-    }
-
-    /// Whether an application decides about each path.
-    pub fn asks_about_paths(&self) -> bool {
-        let mut handlers = self.handlers.iter();
-        handlers.any(|handler| matches!(handler, Handler::Gate(Gate::ForwardAuth(_))))
-    }
-
-    /// Whether gates decide about each path by itself, so that whoever may have a folder need not have what is in it.
-    pub fn has_gates_of_paths(&self) -> bool {
-        let mut handlers = self.handlers.iter();
-        handlers.any(|handler| {
-            matches!(
-                handler,
-                Handler::Gate(Gate::ForwardAuth(_) | Gate::SignedUrl(_))
-            )
-        })
-    }
 }
 
 /// The prefix of the cache keys of a location and a generation of its root.
@@ -154,7 +114,7 @@ pub struct ErrorPages {
     pub location: u32,
     /// The files among which the pages are; `None` if there are none.
     pub files: Option<Arc<Files>>,
-    /// Statuses and paths, as [`Candidate::At`] has them.
+    /// Statuses, and paths that begin with the prefix that is stripped.
     pub pages: Vec<(Statuses, Vec<u8>)>,
     /// Errors of an upstream that are replaced.
     pub replaced: Vec<Statuses>,
@@ -178,217 +138,6 @@ impl ErrorPages {
                 "cannot send the error page {path}: {reason}; the built-in page is sent (logged once)"
             ));
         }
-    }
-}
-
-/// The header in which an application gets the certificate of a client (RFC 9440, 2.2).
-pub const CLIENT_CERT: &str = "Client-Cert";
-
-/// The one for what it was signed with, which is not sent (RFC 9440, 2.3).
-pub const CLIENT_CERT_CHAIN: &str = "Client-Cert-Chain";
-
-/// What a site with TLS asks of connections.
-pub struct HttpsRules {
-    /// The number of the site among those with TLS, if its clients show certificates in the handshake.
-    pub client_auth: Option<usize>,
-    /// Where plain requests are redirected to, if they are.
-    pub redirect: Option<HttpsRedirect>,
-}
-
-/// Where plain requests of a site with TLS are redirected to.
-pub struct HttpsRedirect {
-    /// At the port of the listener with TLS.
-    pub own_port: RedirectTo,
-    /// At the usual port: something in front of the server has passed the usual port of plain requests on to another one here, and so
-    /// the one of TLS (containers).
-    pub usual_port: RedirectTo,
-}
-
-/// A handler of a location; [`handler`](crate::handler) implements it.
-pub enum Handler {
-    /// Answers authorities that look whether the name of the site leads here.
-    Acme(Arc<Challenges>),
-    /// Has requests come over TLS, as the site wants them.
-    Https(HttpsRules),
-    /// Answers the preflight requests of other origins.
-    Preflight(Cors),
-    /// Lets the request through, or refuses it. Gates come first.
-    Gate(Gate),
-    /// Writes files.
-    Upload(Arc<Upload>),
-    /// Refuses the request if there are too many, and limits the bytes of the response. It says nothing about who may have a
-    /// file, so it is no gate. Never empty.
-    RateLimits(Vec<Arc<RateLimit>>),
-    /// Serves files; the last handler.
-    Files(Arc<Files>),
-    /// Redirects every request; the last handler.
-    Redirect(RedirectTo),
-    /// Has every request routed again, for another target; the last handler.
-    Rewrite(TargetOf),
-    /// The same, but refuses a request that was rewritten already: a rule for everything would match its own target.
-    RewriteOnce(TargetOf),
-    /// Gives every request the same response; the last handler.
-    Respond(Fixed),
-    /// Sends to mailboxes and receives from them; the last handler.
-    Mailbox(MailboxEndpoint),
-    /// Finds the script of a directory whose index names list scripts before files.
-    IndexScript,
-    /// Serves a file or folder if it exists.
-    ExistingFile(FileStep),
-    /// Finds the script for the upstream; without one the response is 404.
-    Script,
-    /// Proxies to the upstream; the last handler.
-    Proxy(Arc<Proxy>),
-    /// Refuses with an error of this status what no file answers; the last handler.
-    Refuse(u16),
-}
-
-/// Decides whether a request reaches the handlers behind it.
-pub enum Gate {
-    /// Lets nobody in: files that the location needs do not respond.
-    Closed,
-    /// By the address of the client.
-    Access(Access),
-    /// By a signature in the URL.
-    SignedUrl(SignedUrl),
-    /// By a JSON Web Token.
-    Jwt(Jwt),
-    /// By name and password.
-    BasicAuth(Arc<BasicAuth>),
-    /// By the response of an application.
-    ForwardAuth(ForwardAuth),
-}
-
-/// What clients may write beneath the root of a location.
-pub struct Upload {
-    /// As configured.
-    pub settings: levity_config::Upload,
-    /// The files.
-    pub files: Arc<Files>,
-    /// What is known of the uploads beneath the root.
-    pub store: Arc<UploadStore>,
-    /// Other methods, and OPTIONS, are left to an upstream.
-    pub has_proxy: bool,
-    /// The scripts among these files at any location: whoever may write one could have it run.
-    pub scripts: Vec<Scripts>,
-}
-
-impl Upload {
-    /// Whether `method` is permitted.
-    pub fn permits(&self, method: UploadMethod) -> bool {
-        self.settings.methods.contains(&method)
-    }
-
-    /// Whether `path`, relative to the root, may be that of an uploaded file: it is neither hidden nor a script anywhere, nor
-    /// would it be sent in place of a file that must not be replaced.
-    pub fn accepts(&self, path: &[u8]) -> bool {
-        let is_form = !self.settings.overwrite
-            && !self.files.precompressed.is_empty()
-            && scripts::without_coding(path) != path;
-        self.files.shows(path)
-            && !is_form
-            && !self.scripts.iter().any(|scripts| scripts.is_source(path))
-    }
-}
-
-/// An application that decides about requests.
-pub struct ForwardAuth {
-    /// The application.
-    pub proxy: Arc<Proxy>,
-    /// Path and query of the request to it.
-    pub path: Vec<u8>,
-    /// Headers of its responses that the application of the location gets.
-    pub copy: Vec<String>,
-    /// The header with the name of the user.
-    pub user: Option<String>,
-}
-
-/// The users with passwords that a location lets in.
-pub struct BasicAuth {
-    /// The users.
-    pub users: Users,
-    /// The value of WWW-Authenticate in refusals.
-    pub challenge: String,
-    /// Whether applications get the Authorization header.
-    pub pass_authorization: bool,
-    /// The header with the name of the user, for applications.
-    pub user_header: Option<String>,
-}
-
-/// The clients that a location lets in.
-pub struct Access {
-    /// All of them; `None` stands for everyone.
-    pub allow: Option<AddressSet>,
-    /// Those that are refused nevertheless.
-    pub deny: AddressSet,
-}
-
-/// One step of a search for a file.
-pub struct FileStep {
-    /// Where it searches.
-    pub files: Arc<Files>,
-    /// What it searches for.
-    pub candidate: Candidate,
-}
-
-/// What may lie beneath the root for a path.
-pub enum Candidate {
-    /// The file that the path names, or the index file of the folder.
-    FileOrIndex,
-    /// The file that the path names.
-    File,
-    /// The file whose name is the path with this suffix.
-    WithSuffix(Vec<u8>),
-    /// The folder that the path names, with its index file or as a list.
-    Folder,
-    /// The file of this path, whatever is requested. It begins with the prefix that is stripped from paths.
-    At(Vec<u8>),
-}
-
-impl Candidate {
-    /// The path of the candidate for the requested `path`; `None` if there can be none.
-    pub fn path<'a>(&'a self, path: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        let names_folder = path.ends_with(b"/");
-        match self {
-            Self::FileOrIndex => Some(path.into()),
-            Self::File => (!names_folder).then_some(path.into()),
-            Self::WithSuffix(suffix) => (!names_folder).then(|| [path, suffix].concat().into()),
-            Self::Folder if names_folder => Some(path.into()),
-            Self::Folder => Some([path, b"/"].concat().into()),
-            Self::At(path) => Some(path.into()),
-        }
-    }
-}
-
-/// How a location redirects requests.
-pub struct RedirectTo {
-    /// The status.
-    pub status: u16,
-    /// The target.
-    pub target: TargetOf,
-}
-
-/// A target that is made from a request.
-pub struct TargetOf {
-    /// Its text, with placeholders.
-    pub template: Template,
-    /// The path of the route, if it is one.
-    pub path: Option<Pattern>,
-}
-
-/// Where clients use a set of mailboxes.
-pub struct MailboxEndpoint {
-    /// The set.
-    pub set: Arc<MailboxSet>,
-    /// What precedes the name of a box in paths.
-    pub prefix: Vec<u8>,
-}
-
-impl MailboxEndpoint {
-    /// The part of `path` that names a box.
-    pub fn beneath<'p>(&self, path: &'p [u8]) -> &'p [u8] {
-        let name = path.strip_prefix(&self.prefix[..]).unwrap_or(path);
-        name.strip_prefix(b"/").unwrap_or(name)
     }
 }
 

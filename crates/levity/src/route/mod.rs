@@ -35,9 +35,7 @@ pub use self::explain::path_of;
 pub use self::fingerprint::Sought;
 pub use self::hosts::Hosts;
 pub use self::location::{
-    Access, BasicAuth, CLIENT_CERT, Candidate, ErrorPages, FileDigests, FileStep, FileVariants,
-    Files, ForwardAuth, Gate, Handler, HttpsRedirect, HttpsRules, Location, MailboxEndpoint,
-    NameRules, RedirectTo, SpoolFolder, TargetOf, Upload,
+    ErrorPages, FileDigests, FileVariants, Files, Location, NameRules, SpoolFolder,
 };
 pub use self::matching::{OwnedInput, RouteInput};
 pub use self::rules::{OwnedRules, Rules, TooLong};
@@ -115,7 +113,7 @@ impl Service {
     /// Whether something that the configuration names did not respond when this was made. Made again, it may be complete.
     pub fn is_incomplete(&self) -> bool {
         self.has_silent_spool
-            || (self.sites.iter().flat_map(Site::locations)).any(Location::is_closed)
+            || (self.sites.iter().flat_map(Site::locations)).any(|location| location.is_closed)
     }
 
     /// Removes what uploads have left in their roots before a crash. What `old` has as well is in use. Blocks.

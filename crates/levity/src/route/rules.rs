@@ -128,7 +128,7 @@ impl<'s, 'r> Rules<'s, 'r> {
             let location = self.route(original)?;
             let asks = location.has_form(coding)
                 && (hides(location, original)
-                    || location.asks_about_paths()
+                    || location.asks_about_paths
                     || self.added_by(location, original, Sought::File).is_some()
                     || location.fingerprint.upload != self.location.fingerprint.upload);
             asks.then_some((location, original))
@@ -205,12 +205,12 @@ impl<'s, 'r> Rules<'s, 'r> {
         if location.number == self.location.number {
             return None;
         }
-        let own = self.location.limits();
+        let own = &self.location.limits;
         let is_passed = |limit| own.iter().any(|own| Arc::ptr_eq(own, limit));
         let (mine, other) = (&self.location.fingerprint, &location.fingerprint);
         if let Some(rule) = mine.added_by(other, sought) {
             Some(rule)
-        } else if !location.limits().iter().all(is_passed) {
+        } else if !location.limits.iter().all(is_passed) {
             Some("`limit`")
         } else if hides(location, name) {
             Some("`hide` or `show`")

@@ -12,42 +12,84 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use levity_compute::Class;
+use levity_telemetry::stats::GateKind;
 use levity_wire::basic_auth::{self, Credentials};
 
+use super::super::chain::{Asked, Decision, Gate, Waiting, Waits};
 use super::super::{Handling, Outcome};
-use crate::credentials::Guess;
 use crate::credentials::guesses::{Admission, Check, Guesses, Refusal};
 use crate::credentials::verdicts::Pending;
+use crate::credentials::{Guess, Users};
 use crate::http::error::error;
 use crate::http::response::Response;
+use crate::message::client::Client;
 use crate::message::client_prefix::ClientPrefix;
 use crate::message::request::Request;
-use crate::route::BasicAuth;
 use crate::worker::Worker;
+
+/// The users with passwords that a location lets in.
+pub struct BasicAuth {
+    /// The users.
+    pub users: Users,
+    /// The value of WWW-Authenticate in refusals.
+    pub challenge: String,
+    /// Whether applications get the Authorization header.
+    pub pass_authorization: bool,
+    /// The header with the name of the user, for applications.
+    pub user_header: Option<String>,
+}
+
+impl Gate for Arc<BasicAuth> {
+    const KIND: Option<GateKind> = Some(GateKind::BasicAuth);
+
+    fn ask<'s>(&'s self, cx: &mut Handling<'s>, request: &Request) -> Decision<'s> {
+        let Some(given) = credentials(request) else {
+            cx.explain_refusal("the request has no name and password");
+            return challenge(self).into();
+        };
+        let (guess, now) = (cx.guess(self, &given), Instant::now());
+        match cx.worker.verdicts.borrow().is_earned(&guess, now) {
+            true => Decision::Now(cx.let_user_in(self, given)),
+            false => Decision::Wait(self),
+        }
+    }
+
+    fn name(&self, _: &Client) -> String {
+        "`basic_auth`".to_owned()
+    }
+}
+
+impl Waits for Arc<BasicAuth> {
+    fn wait<'x, 's>(&'s self, cx: &'x mut Handling<'s>, asked: Asked<'x, 's>) -> Waiting<'x, 's> {
+        Box::pin(cx.basic_auth(asked.request, self))
+    }
+}
 
 impl<'a> Handling<'a> {
     /// Lets users with their passwords through.
-    pub(in super::super) async fn basic_auth(
-        &mut self,
-        request: &Request,
-        gate: &Arc<BasicAuth>,
-    ) -> Outcome<'a> {
-        let Some(given) = credentials(request) else {
-            self.explain_refusal("the request has no name and password");
-            return Outcome::Response(challenge(gate));
-        };
+    async fn basic_auth(&mut self, request: &Request, gate: &Arc<BasicAuth>) -> Outcome<'a> {
+        let given = credentials(request).expect("a request without credentials is refused at once");
         match self.verdict(gate, &given).await {
-            Ok(true) => {
-                let user = given.user.into_bytes();
-                self.identity.is_user(user, gate.user_header.as_ref());
-                self.identity.hides_authorization = !gate.pass_authorization;
-                Outcome::Next
-            }
+            Ok(true) => self.let_user_in(gate, given),
             Ok(false) => {
                 self.explain_refusal("the name or the password is wrong");
                 Outcome::Response(challenge(gate))
             }
             Err(refusal) => Outcome::Response(refusal),
+        }
+    }
+
+    fn let_user_in(&mut self, gate: &BasicAuth, given: Credentials) -> Outcome<'a> {
+        let user = given.user.into_bytes();
+        self.identity.is_user(user, gate.user_header.as_ref());
+        self.identity.hides_authorization = !gate.pass_authorization;
+        Outcome::Next
+    }
+
+    fn guess(&self, gate: &BasicAuth, given: &Credentials) -> Guess {
+        Guess {
+            client: ClientPrefix::new(self.client.ip),
+            digest: gate.users.digest(given),
         }
     }
 
@@ -57,13 +99,7 @@ impl<'a> Handling<'a> {
     /// The response to a client that has to wait.
     async fn verdict(&self, gate: &Arc<BasicAuth>, given: &Credentials) -> Result<bool, Response> {
         let (verdicts, now) = (&self.worker.verdicts, Instant::now());
-        let guess = Guess {
-            client: ClientPrefix::new(self.client.ip),
-            digest: gate.users.digest(given),
-        };
-        if verdicts.borrow().is_earned(&guess, now) {
-            return Ok(true);
-        }
+        let guess = self.guess(gate, given);
         let is_right = self.judge(gate, given, guess, now).await?;
         if is_right {
             verdicts.borrow_mut().earn(guess, now);

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use levity_telemetry::stats::GateKind;
 use levity_telemetry::step::Step;
 use levity_telemetry::trace::Trace;
 use levity_wire::path;
 
+use super::super::chain::{Asked, Decision, Gate, Waiting, Waits};
 use super::super::{Handling, Outcome};
 use crate::gateway::{Answered, Gateway};
 use crate::http::error::error;
@@ -15,7 +17,6 @@ use crate::message::client::Client;
 use crate::message::fields::{self, Fields};
 use crate::message::request::Request;
 use crate::resolve::servable::MovedScript;
-use crate::route::ForwardAuth;
 use crate::upstream::proxy::Proxy;
 
 /// Headers of the client's request that are about its body, its content or its connection, and those that this gate
@@ -35,14 +36,48 @@ const NOT_ASKED: [&[u8]; 12] = [
     b"x-original-uri",
 ];
 
+/// An application that decides about requests.
+pub struct ForwardAuth {
+    /// The application.
+    pub proxy: Arc<Proxy>,
+    /// Path and query of the request to it.
+    pub path: Vec<u8>,
+    /// Headers of its responses that the application of the location gets.
+    pub copy: Vec<String>,
+    /// The header with the name of the user.
+    pub user: Option<String>,
+}
+
+impl Gate for ForwardAuth {
+    const KIND: Option<GateKind> = Some(GateKind::ForwardAuth);
+
+    fn ask<'s>(&'s self, cx: &mut Handling<'s>, _: &Request) -> Decision<'s> {
+        // Only explained: that application is not asked.
+        match cx.worker.explanation {
+            Some(_) => Decision::Now(Outcome::Next),
+            None => Decision::Wait(self),
+        }
+    }
+
+    fn name(&self, _: &Client) -> String {
+        let path = String::from_utf8_lossy(&self.path);
+        let upstream = &self.proxy.upstream.settings.name;
+        format!(
+            "`forward_auth` of {path} at `{upstream}`, which is not asked now and taken to agree"
+        )
+    }
+}
+
+impl Waits for ForwardAuth {
+    fn wait<'x, 's>(&'s self, cx: &'x mut Handling<'s>, asked: Asked<'x, 's>) -> Waiting<'x, 's> {
+        Box::pin(cx.forward_auth(asked.request, self))
+    }
+}
+
 impl<'a> Handling<'a> {
     /// Lets requests through that the application of `gate` answers with a status of success. Any other response is that
     /// to the client, also the one to a failure.
-    pub(in super::super) async fn forward_auth(
-        &mut self,
-        request: &Request,
-        gate: &ForwardAuth,
-    ) -> Outcome<'a> {
+    async fn forward_auth(&mut self, request: &Request, gate: &ForwardAuth) -> Outcome<'a> {
         self.disk.trace.enter(Step::Upstream);
         let response = self.decision(request, gate).await;
         self.disk.trace.enter(Step::Resolve);

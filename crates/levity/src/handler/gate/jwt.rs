@@ -8,12 +8,15 @@ use aws_lc_rs::signature::{
 };
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use levity_config::Jwt;
+use levity_telemetry::stats::GateKind;
 use levity_wire::jwt::{self, Claims, Key, Material, Token};
 use sha2::Sha256;
 
+use super::super::chain::{Decision, Gate};
 use super::super::{Handling, Outcome};
 use crate::http::error::error;
 use crate::http::response::Response;
+use crate::message::client::Client;
 use crate::message::request::Request;
 
 /// The maximum of keys that are tried for a token that names none.
@@ -22,29 +25,36 @@ const TRIES_MAX: usize = 4;
 /// The difference of clocks that is tolerated, in seconds.
 const LEEWAY_S: f64 = 30.0;
 
-impl<'a> Handling<'a> {
-    /// Lets requests with a valid token through.
-    pub(in super::super) fn jwt(&mut self, request: &Request, gate: &Jwt) -> Outcome<'a> {
-        let Some(given) = find(request, gate) else {
-            self.explain_refusal("the request has no token");
-            return Outcome::Response(challenge(gate, ""));
+impl Gate for Jwt {
+    const KIND: Option<GateKind> = Some(GateKind::Jwt);
+
+    fn ask<'s>(&'s self, cx: &mut Handling<'s>, request: &Request) -> Decision<'s> {
+        let Some(given) = find(request, self) else {
+            cx.explain_refusal("the request has no token");
+            return challenge(self, "").into();
         };
-        match accepted(given, gate, self.now_s()) {
+        match accepted(given, self, cx.now_s()) {
             Some(claims) => {
                 let user = claims.subject.unwrap_or_default().into_bytes();
-                self.identity.is_user(user, gate.user_header.as_ref());
-                self.identity.claims = Some(Box::new(claims.all));
-                Outcome::Next
+                cx.identity.is_user(user, self.user_header.as_ref());
+                cx.identity.claims = Some(Box::new(claims.all));
+                Decision::Now(Outcome::Next)
             }
             None => {
-                self.explain_refusal(
+                cx.explain_refusal(
                     "the token has no valid signature, or is not for this gate and time",
                 );
-                Outcome::Response(challenge(gate, ", error=\"invalid_token\""))
+                challenge(self, ", error=\"invalid_token\"").into()
             }
         }
     }
 
+    fn name(&self, _: &Client) -> String {
+        "`jwt`".to_owned()
+    }
+}
+
+impl Handling<'_> {
     /// How long the token of the client will be accepted; `None` without a token.
     pub(in super::super) fn token_time_left(&self) -> Option<Duration> {
         let ends_s = self.identity.claims.as_ref()?.get("exp")?.as_f64()?;

@@ -7,9 +7,11 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use levity_config::{SignatureForm, SignedPart, SignedUrl};
+use levity_telemetry::stats::GateKind;
 use md5::{Digest as _, Md5};
 use sha2::Sha256;
 
+use super::super::chain::{Decision, Gate};
 use super::super::{Handling, Outcome};
 use crate::credentials::password::are_equal;
 use crate::http::error::error;
@@ -22,25 +24,31 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-impl<'a> Handling<'a> {
-    /// Lets requests for signed URLs through. A signature is about the URL as it was sent, also after a rewrite.
-    pub(in super::super) fn signed_url(&self, request: &Request, gate: &SignedUrl) -> Outcome<'a> {
+impl Gate for SignedUrl {
+    const KIND: Option<GateKind> = Some(GateKind::SignedUrl);
+
+    /// A signature is about the URL as it was sent, also after a rewrite.
+    fn ask<'s>(&'s self, cx: &mut Handling<'s>, request: &Request) -> Decision<'s> {
         let (path, query) = request.sent_path_and_query();
         let query = query.unwrap_or_default();
         let signed = Signed {
             path,
             query,
-            client: client_text(self.client),
+            client: client_text(cx.client),
         };
-        let now = self.worker.core.clock.wall_time(Instant::now());
-        match signed.check(gate, now) {
-            Ok(()) => Outcome::Next,
+        let now = cx.worker.core.clock.wall_time(Instant::now());
+        match signed.check(self, now) {
+            Ok(()) => Decision::Now(Outcome::Next),
             Err(Refused::Wrong) => {
-                self.explain_refusal("the URL has no signature, or that of another URL");
-                Outcome::Response(error(403, ""))
+                cx.explain_refusal("the URL has no signature, or that of another URL");
+                error(403, "").into()
             }
-            Err(Refused::Expired) => Outcome::Response(error(410, "the link has expired")),
+            Err(Refused::Expired) => error(410, "the link has expired").into(),
         }
+    }
+
+    fn name(&self, _: &Client) -> String {
+        "`signed_url`".to_owned()
     }
 }
 

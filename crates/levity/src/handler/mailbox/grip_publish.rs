@@ -7,13 +7,13 @@ use levity_wire::jwt::{self, Algorithm};
 
 use super::super::gate::has_mac;
 use super::super::{Handling, without_body};
+use super::MailboxEndpoint;
 use super::publish::{fill, listed, push_result, reserve};
 use super::{grip_item, refused_by_store, rejected};
 use crate::http::error::error;
 use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, Refusal};
 use crate::message::request::Request;
-use crate::route::MailboxEndpoint;
 
 /// What follows the path of the endpoint. No box has such a name.
 const PATH: &[u8] = b"publish/";

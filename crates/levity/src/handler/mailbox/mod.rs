@@ -24,6 +24,7 @@ pub(super) use self::receiver::Hold;
 
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -34,25 +35,64 @@ use levity_wire::http1::Method;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use super::chain::{Asked, Decision, Handler, Internal, Waiting, Waits};
 use super::{Handling, Outcome};
+use crate::explanation::{Explanation, Topic};
 use crate::http::error::error;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, Refusal};
+use crate::message::client::Client;
 use crate::message::request::Request;
-use crate::route::MailboxEndpoint;
 
 /// Room for the lines of a header without cookies, in bytes.
 const HEADER_BYTES: usize = 128;
 
 const ALLOW: &[u8] = b"GET, HEAD, POST, DELETE, OPTIONS";
 
+/// Where clients use a set of mailboxes.
+pub struct MailboxEndpoint {
+    /// The set.
+    pub set: Arc<MailboxSet>,
+    /// What precedes the name of a box in paths.
+    pub prefix: Vec<u8>,
+}
+
+impl MailboxEndpoint {
+    /// The part of `path` that names a box.
+    pub fn beneath<'p>(&self, path: &'p [u8]) -> &'p [u8] {
+        let name = path.strip_prefix(&self.prefix[..]).unwrap_or(path);
+        name.strip_prefix(b"/").unwrap_or(name)
+    }
+}
+
+impl Handler for MailboxEndpoint {
+    fn decide<'s>(&'s self, cx: &mut Handling<'s>, _: Asked<'_, 's>) -> Decision<'s> {
+        match cx.unasked() {
+            Some(response) => response.into(),
+            None => Decision::Wait(self),
+        }
+    }
+
+    fn explain(&self, _: &Outcome<'_>, _: &Client, explanation: &Explanation) {
+        let name = &self.set.of.name;
+        let text = format!("`mailbox` of `{name}`; nothing is sent or received now");
+        explanation.add(Topic::Handler, text);
+    }
+
+    fn behind_internal<'s>(&'s self, _: &'s [u8], _: &Request, _: &Client) -> Internal<'s> {
+        Internal::Refusal(502, "a route of mailboxes has no content")
+    }
+}
+
+impl Waits for MailboxEndpoint {
+    fn wait<'x, 's>(&'s self, cx: &'x mut Handling<'s>, asked: Asked<'x, 's>) -> Waiting<'x, 's> {
+        Box::pin(cx.mailbox(asked.request, self))
+    }
+}
+
 impl<'a> Handling<'a> {
     /// Answers a request to an endpoint of mailboxes.
-    pub(super) async fn mailbox(
-        &mut self,
-        request: &Request,
-        endpoint: &'a MailboxEndpoint,
-    ) -> Outcome<'a> {
+    async fn mailbox(&mut self, request: &Request, endpoint: &'a MailboxEndpoint) -> Outcome<'a> {
         if endpoint.set.of.protocol == MailboxProtocol::DurableStreams {
             return Outcome::Response(self.stream_request(request, endpoint).await);
         }

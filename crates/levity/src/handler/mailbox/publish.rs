@@ -10,13 +10,13 @@ use levity_wire::{Reject, mailbox_header};
 use serde_json::json;
 
 use super::super::{Handling, without_body};
+use super::MailboxEndpoint;
 use super::{grip_item, json_text, reason_of, rejected};
 use crate::http::error::error;
 use crate::http::gathered::Gathered;
 use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, Refusal};
 use crate::message::request::{Request, RequestError};
-use crate::route::MailboxEndpoint;
 
 /// The header that names several boxes.
 const DELIVER: &str = "mailbox-deliver";

@@ -8,6 +8,7 @@ use levity_wire::accept;
 use levity_wire::http1::Method;
 
 use super::super::Handling;
+use super::MailboxEndpoint;
 use super::forms::Form;
 use super::list::described;
 use super::mark_when_sent::MarkWhenSent;
@@ -20,7 +21,6 @@ use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot, Refusal};
 use crate::message::fields::Fields;
 use crate::message::request::Request;
-use crate::route::MailboxEndpoint;
 
 /// What clients may name in Accept, by preference.
 const FORMS: [(&str, Option<Form>); 4] = [

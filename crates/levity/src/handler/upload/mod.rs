@@ -21,33 +21,106 @@ use tokio::sync::oneshot;
 use tokio::time;
 
 use self::name::{Name, Path};
+use super::chain::{Asked, Decision, Handler, OtherName, Waiting, Waits};
 use super::{Handling, Outcome};
+use crate::explanation::{Explanation, Topic};
+use crate::files::scripts::{self, Scripts};
 use crate::http::error::{ALLOW, error};
 use crate::http::response::{Body, Response};
+use crate::message::client::Client;
 use crate::message::request::Request;
-use crate::route::{Location, Upload};
+use crate::route::{Files, Location};
+use crate::stores::uploads::store::UploadStore;
+
+/// What clients may write beneath the root of a location.
+pub struct Upload {
+    /// As configured.
+    pub settings: levity_config::Upload,
+    /// The files.
+    pub files: Arc<Files>,
+    /// What is known of the uploads beneath the root.
+    pub store: Arc<UploadStore>,
+    /// Other methods, and OPTIONS, are left to an upstream.
+    pub has_proxy: bool,
+    /// The scripts among these files at any location: whoever may write one could have it run.
+    pub scripts: Vec<Scripts>,
+}
+
+impl Upload {
+    /// The method of `request`, if it may write here.
+    fn written(&self, request: &Request) -> Option<UploadMethod> {
+        written(request).filter(|method| self.settings.methods.contains(method))
+    }
+
+    /// Whether `path`, relative to the root, may be that of an uploaded file: it is neither hidden nor a script anywhere, nor
+    /// would it be sent in place of a file that must not be replaced.
+    fn accepts(&self, path: &[u8]) -> bool {
+        let is_form = !self.settings.overwrite
+            && !self.files.precompressed.is_empty()
+            && scripts::without_coding(path) != path;
+        self.files.shows(path)
+            && !is_form
+            && !self.scripts.iter().any(|scripts| scripts.is_source(path))
+    }
+}
+
+impl Handler for Arc<Upload> {
+    fn decide<'s>(&'s self, cx: &mut Handling<'s>, asked: Asked<'_, 's>) -> Decision<'s> {
+        if matches!(asked.request.head.method, Method::Get | Method::Head) {
+            return Decision::Now(Outcome::Next);
+        }
+        match self.written(asked.request) {
+            Some(_) => Decision::Wait(self),
+            None if self.has_proxy => Decision::Now(Outcome::Next),
+            None => {
+                cx.explain_refusal("`methods` of `upload` does not have the method");
+                other_method(asked.request, self).into()
+            }
+        }
+    }
+
+    fn explain(&self, outcome: &Outcome<'_>, _: &Client, explanation: &Explanation) {
+        let text = match outcome {
+            Outcome::Next => return,
+            Outcome::Response(refused) if refused.status >= 400 => {
+                format!("`upload` refuses with {}", refused.status)
+            }
+            _ => "`upload` takes it; the response depends on what is there, and nothing is written now"
+                .to_owned(),
+        };
+        explanation.add(Topic::Handler, text);
+    }
+
+    /// A compressed form has to be written by the rules of its original, or it would be sent in place of what must not be replaced,
+    /// or not be so large.
+    fn for_other_name(&self, asked: &Request, has_same_uploads: bool) -> OtherName {
+        if written(asked).is_none() {
+            return OtherName::Pass;
+        }
+        if self.written(asked).is_none() {
+            return OtherName::End(Some(error(405, "")));
+        }
+        let accepts = has_same_uploads && self.accepts(self.files.beneath(&asked.path));
+        let refusal = || error(403, "nothing can be written by this name");
+        OtherName::End((!accepts).then(refusal))
+    }
+}
+
+impl Waits for Arc<Upload> {
+    fn wait<'x, 's>(&'s self, cx: &'x mut Handling<'s>, asked: Asked<'x, 's>) -> Waiting<'x, 's> {
+        let method = self.written(asked.request).expect("only what writes waits");
+        Box::pin(cx.upload(asked.request, (asked.location(), self), method))
+    }
+}
 
 impl<'a> Handling<'a> {
-    /// Answers requests that write; leaves all others to the handlers behind it.
-    pub(super) async fn upload(
+    /// Answers a request that writes.
+    async fn upload(
         &mut self,
         request: &Request,
-        location: &'a Location,
-        upload: &'a Arc<Upload>,
+        (location, upload): (&'a Location, &'a Arc<Upload>),
+        method: UploadMethod,
     ) -> Outcome<'a> {
-        if matches!(request.head.method, Method::Get | Method::Head) {
-            return Outcome::Next;
-        }
-        let method = written(request);
-        let Some(method) = method.filter(|method| upload.permits(*method)) else {
-            return match upload.has_proxy {
-                true => Outcome::Next,
-                false => {
-                    self.explain_refusal("`methods` of `upload` does not have the method");
-                    Outcome::Response(other_method(request, upload))
-                }
-            };
-        };
         let response = self.write(request, (location, upload), method).await;
         let response = response.unwrap_or_else(|refusal| refusal);
         self.worker.core.stats.upload(result(method, &response));

@@ -11,12 +11,12 @@ use levity_wire::condition::{self, Validators, Verdict};
 use rustix::io::Errno;
 use tokio::time;
 
+use super::Upload;
 use crate::files::disk_client::DetachedDisk;
 use crate::files::entry::{self, Content, TICK};
 use crate::http::error::{self, error};
 use crate::http::response::Response;
 use crate::message::request::Request;
-use crate::route::Upload;
 use crate::stores::digests::store::DigestStore;
 use crate::stores::uploads::room::{Quota, of_file};
 use crate::stores::uploads::store::FOLDER;

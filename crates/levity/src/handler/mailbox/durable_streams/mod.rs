@@ -17,12 +17,12 @@ use levity_wire::http1::Method;
 
 use self::answers::{refused, with_info};
 use super::super::Handling;
+use super::MailboxEndpoint;
 use super::{rejected, with_allow};
 use crate::http::error::error;
 use crate::http::response::Response;
 use crate::mailboxes::set::MailboxSet;
 use crate::message::request::Request;
-use crate::route::MailboxEndpoint;
 
 const ALLOW: &[u8] = b"GET, HEAD, PUT, POST, DELETE, OPTIONS";
 

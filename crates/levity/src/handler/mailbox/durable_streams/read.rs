@@ -10,6 +10,7 @@ use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::durable_streams::{Form, Lifetime, Live, Query, Start, cursor};
 
 use super::super::super::Handling;
+use super::super::MailboxEndpoint;
 use super::answers::{add_next, refused};
 use super::content::body;
 use super::events::EventReceiver;
@@ -18,7 +19,6 @@ use crate::http::error::error;
 use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::message::request::Request;
-use crate::route::MailboxEndpoint;
 
 /// About the maximum of bytes that a reader who waits gets at a time. A single append may be larger.
 const READ_BYTES_MAX: usize = 256 * 1024;

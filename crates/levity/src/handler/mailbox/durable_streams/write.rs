@@ -6,13 +6,13 @@ use levity_wire::durable_streams::{Fork, Headers, essence};
 use levity_wire::path;
 
 use super::super::super::Handling;
+use super::super::MailboxEndpoint;
 use super::answers::{appended, created};
 use super::rejected;
 use crate::http::error::error;
 use crate::http::response::Response;
 use crate::mailboxes::set::MailboxSet;
 use crate::message::request::Request;
-use crate::route::MailboxEndpoint;
 
 impl Handling<'_> {
     /// Makes the stream, unless it is there.
