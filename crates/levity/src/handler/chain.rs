@@ -194,3 +194,6 @@ impl<'s> Chain<'s> {
         self.handlers.iter().map(|handler| &**handler)
     }
 }
+
+#[cfg(test)]
+mod tests;

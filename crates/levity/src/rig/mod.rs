@@ -39,6 +39,7 @@ use crate::compile::{self, ServiceParts};
 use crate::credentials::guesses::Guesses;
 use crate::files::cache::SharedCache;
 use crate::files::entry::TICK;
+use crate::handler::chain::{Handler, Handlers};
 use crate::http::h1::conn::Conn;
 use crate::loop_core::completions::Completions;
 use crate::loop_core::compute::Compute;
@@ -52,6 +53,10 @@ use crate::tls::acme::AcmeThread;
 use crate::worker::{Worker, WorkerParts};
 
 const CONNECTIONS_MAX: usize = 64;
+
+/// A route to an upstream with one backend.
+const PROXY: &str = "[[site.route]]\npath = \"/app\"\nproxy = \"app\"\n\
+    [[upstream]]\nname = \"app\"\nto = [\"unix:/app\"]\n";
 
 /// Writes files, and waits until they are settled.
 fn fill(root: &TempDir, files: &[(&str, &str)]) {
@@ -89,10 +94,15 @@ impl Rig {
     /// A worker with one site. `config` follows the site's root: lines of `[[site]]`, and further tables;
     /// `{root}` stands for the folder.
     pub fn new(config: &str) -> Self {
-        Self::build(config, None, &[])
+        Self::build(config, None, &[], None)
     }
 
-    fn build(config: &str, variants: Option<Arc<VariantStore>>, files: &[(&str, &str)]) -> Self {
+    fn build(
+        config: &str,
+        variants: Option<Arc<VariantStore>>,
+        files: &[(&str, &str)],
+        first: Option<Box<dyn Handler>>,
+    ) -> Self {
         let root = tempfile::tempdir().expect("a folder");
         fill(&root, files);
         let path = root.path().display().to_string();
@@ -128,7 +138,13 @@ impl Rig {
             acme: AcmeThread::default(),
             staples: Arc::default(),
         };
-        let service = compile::service(config, &service_parts, None).expect("a folder that opens");
+        let service = compile::service(config, &service_parts, None);
+        let mut service = service.expect("a folder that opens");
+        if let Some(handler) = first {
+            let handlers = &mut service.sites[0].routes[0].location.handlers;
+            let handlers = handlers.downcast_mut::<Handlers>();
+            handlers.expect("its handlers").insert(0, handler);
+        }
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
         let entered = runtime.enter();
@@ -185,20 +201,24 @@ impl Rig {
     /// A worker whose site has these files, by name. The files are settled: a tick of the kernel's clock has
     /// passed since they were written.
     pub fn with_files(config: &str, files: &[(&str, &str)]) -> Self {
-        Self::build(config, None, files)
+        Self::build(config, None, files, None)
     }
 
     /// The same with a store of variants.
     pub fn with_store(config: &str, files: &[(&str, &str)], store: &Arc<VariantStore>) -> Self {
-        Self::build(config, Some(store.clone()), files)
+        Self::build(config, Some(store.clone()), files, None)
     }
 
     /// A worker whose upstream `app` answers `/app`, and the one backend of that upstream. `keys` are further
     /// keys of the upstream.
     pub fn proxy(keys: &str) -> (Self, Backend) {
-        let route = "[[site.route]]\npath = \"/app\"\nproxy = \"app\"\n";
-        let upstream = "[[upstream]]\nname = \"app\"\nto = [\"unix:/app\"]\n";
-        let rig = Self::new(&format!("{route}{upstream}{keys}"));
+        let rig = Self::new(&format!("{PROXY}{keys}"));
+        (rig, Backend::new("unix:/app"))
+    }
+
+    /// The same with `handler` around what answers.
+    pub fn proxy_behind(handler: impl Handler + 'static) -> (Self, Backend) {
+        let rig = Self::build(PROXY, None, &[], Some(Box::new(handler)));
         (rig, Backend::new("unix:/app"))
     }
 
