@@ -29,7 +29,7 @@ pub struct Walk {
     /// The time limit in seconds.
     #[arg(long, default_value_t = 600.0)]
     pub seconds: f64,
-    /// The maximum of files per second, evenly spaced.
+    /// The maximum number of files per second, evenly spaced.
     #[arg(long)]
     pub rate: Option<f64>,
     /// Count a missing file as an empty one.

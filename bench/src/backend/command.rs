@@ -30,7 +30,7 @@ pub struct Backend {
     /// The time to process a request, in microseconds.
     #[arg(long, default_value_t = 0)]
     pub work_us: u64,
-    /// The maximum of requests processed at the same time.
+    /// The maximum number of requests processed at the same time.
     #[arg(long, default_value_t = 1)]
     pub at_once: usize,
     /// A file to which the ID of each request is appended when its processing begins.

@@ -24,7 +24,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-/// The maximum of events per wait.
+/// The maximum number of events per wait.
 const EVENTS_MAX: usize = 256;
 /// The epoll key of the listener. The key of a connection is its index.
 const LISTENER: u64 = u64::MAX;

@@ -24,9 +24,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The maximum of events per wait.
+/// The maximum number of events per wait.
 const EVENTS_MAX: usize = 256;
-/// The maximum of body bytes read from one connection before the next has its turn.
+/// The maximum number of body bytes read from one connection before the next has its turn.
 const READ_BYTES: usize = 64 * 1024;
 /// The same for bytes that are discarded.
 const DISCARD_BYTES: usize = 1 << 20;

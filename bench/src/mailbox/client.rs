@@ -17,9 +17,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// The maximum of events per wait.
+/// The maximum number of events per wait.
 const EVENTS_MAX: usize = 256;
-/// The maximum of bytes per read.
+/// The maximum number of bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 /// Subscribers with one address: a server may limit connections by address, and an address has so many ports.
 const PER_ADDRESS: usize = 5000;

@@ -37,7 +37,7 @@ const SIZES: [usize; 14] = [
 const QUICK_SIZES: [usize; 4] = [KB, 8 * KB, 64 * KB, 512 * KB];
 /// A sweep has many steps. Each takes this share of the configured time.
 const TIME_SHARE: f64 = 0.4;
-/// The maximum of body bytes in flight, which bounds memory and temporary files.
+/// The maximum number of body bytes in flight, which bounds memory and temporary files.
 const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
 const CLIENTS_MAX: usize = 16;
 /// Memory, whatever file systems the rig's own folder is on.

@@ -15,8 +15,8 @@ use crate::walk::Walk;
 use serde::Serialize;
 
 const CLIENTS: usize = 500;
-/// The maximum of bytes in all responses: five hundred times 10 MB. With 100 MB the loopback would be measured for a
-/// minute.
+/// The maximum number of bytes in all responses: five hundred times 10 MB. With 100 MB the loopback would be measured
+/// for a minute.
 const CLIENTS_OF_A_LONG_STREAM: usize = 50;
 /// Longer than any pass.
 const SECONDS_MAX: f64 = 600.0;

@@ -16,20 +16,20 @@ use crate::care::{Known, sleep_until, step};
 use crate::http::Client;
 use crate::run::{Queues, Run};
 
-/// The maximum of names with a certificate.
+/// The maximum number of names with a certificate.
 const NAMES_MAX: usize = 10_000;
 
-/// The maximum of names that wait for their first one. Names of which something is in the folder do not count: nobody can make
-/// them up.
+/// The maximum number of names that wait for their first one. Names of which something is in the folder do not count:
+/// nobody can make them up.
 const WAITING_MAX: usize = 1000;
 
-/// The maximum of questions at a time whether a name may have one, in each queue.
+/// The maximum number of questions at a time whether a name may have one, in each queue.
 const QUESTIONS_MAX: usize = 16;
 
 /// How long nobody is asked again about a name that got none.
 const REFUSAL_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// The maximum of names that got none.
+/// The maximum number of names that got none.
 const REFUSALS_MAX: usize = 10_000;
 
 /// How long to wait for whoever says which names may have one.

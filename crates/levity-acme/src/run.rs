@@ -20,7 +20,7 @@ use crate::folder::Folder;
 use crate::reports::Reports;
 use crate::settings::{Authority, DnsSettings, Settings};
 
-/// The maximum of attempts at a time, in each queue. More would only have authorities refuse some.
+/// The maximum number of attempts at a time, in each queue. More would only have authorities refuse some.
 const ATTEMPTS_MAX: usize = 16;
 
 /// How long resolvers may keep records, in seconds: they are needed for a moment.

@@ -21,7 +21,7 @@ use crate::reports::{Report, Reports};
 use crate::run::Run;
 use crate::settings::Settings;
 
-/// The maximum of clients of which the thread has still to hear; others wait until they can be told to it.
+/// The maximum number of clients of which the thread has still to hear; others wait until they can be told to it.
 const WANTED_MAX: usize = 1024;
 
 /// How long to wait for a folder that cannot be used.

@@ -63,7 +63,7 @@ pub enum Class {
 pub struct Settings {
     /// Threads of each class; at least one.
     pub threads: usize,
-    /// The maximum of jobs per class that wait for a thread.
+    /// The maximum number of jobs per class that wait for a thread.
     pub queue_max: usize,
 }
 

@@ -34,7 +34,7 @@ const STATUSES: &[usize] = &[301, 302, 303, 307, 308];
 /// What stands for any name in a path.
 pub(crate) const SAMPLE: &str = "levity-sample";
 
-/// The maximum of bytes in the body of a fixed response: it is copied for each request.
+/// The maximum number of bytes in the body of a fixed response: it is copied for each request.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Whether a table has a key of an answer.

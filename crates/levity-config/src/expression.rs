@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// The maximum of bytes of an expression in the file.
+/// The maximum number of bytes of an expression in the file.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// The maximum of bytes of a compiled expression. The time of a search is at most proportional to this and to the length
-/// of the text; a path of 8 KiB is searched within 1 ms.
+/// The maximum number of bytes of a compiled expression. The time of a search is at most proportional to this and to
+/// the length of the text; a path of 8 KiB is searched within 1 ms.
 const COMPILED_BYTES_MAX: usize = 16 * 1024;
 
 /// A compiled expression. Its search takes time linear in the length of the text, and waits for no other thread: the

@@ -22,7 +22,7 @@ use crate::variables::{Variables, substitute};
 /// The maximum length of a configuration file in bytes. A longer one is most likely another file.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The maximum of files that are included.
+/// The maximum number of files that are included.
 pub(crate) const FILES_MAX: usize = 4096;
 
 /// The maximum length of all files together in bytes.

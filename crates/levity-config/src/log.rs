@@ -10,8 +10,8 @@ use crate::section::Section;
 use crate::suggest::nearest;
 use strum::VariantNames as _;
 
-/// The maximum of access logs that differ in file or format: each file has a thread and up to 2 MiB of lines that wait for
-/// it, and each log a block of lines per worker.
+/// The maximum number of access logs that differ in file or format: each file has a thread and up to 2 MiB of lines
+/// that wait for it, and each log a block of lines per worker.
 pub(crate) const LOGS_MAX: usize = 64;
 
 /// The formats that have a name.

@@ -10,7 +10,7 @@ use crate::schema::{Key, Kind, documented, key};
 use crate::section::{Section, Text};
 use crate::value::{self, whole_number};
 
-/// The maximum of limits that apply to one request.
+/// The maximum number of limits that apply to one request.
 pub const RATE_LIMITS_MAX: usize = 8;
 
 /// Requests per second above this leave no time between two of them that a clock could tell.

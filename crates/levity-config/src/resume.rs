@@ -14,9 +14,9 @@ pub struct Resume {
     pub keep: Duration,
     /// The maximum of a response that is kept, in bytes.
     pub bytes: usize,
-    /// The maximum of responses that are kept.
+    /// The maximum number of responses that are kept.
     pub streams: usize,
-    /// The maximum of responses that are kept for one client.
+    /// The maximum number of responses that are kept for one client.
     pub streams_per_client: usize,
 }
 

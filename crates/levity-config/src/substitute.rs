@@ -5,10 +5,10 @@ use crate::section::{Section, Text};
 /// The maximum number of pairs in one table.
 const PAIRS_MAX: usize = 64;
 
-/// The maximum of bytes to find.
+/// The maximum number of bytes to find.
 const FOUND_BYTES_MAX: usize = 1024;
 
-/// The maximum of bytes to put in their place.
+/// The maximum number of bytes to put in their place.
 const PUT_BYTES_MAX: usize = 16 * 1024;
 
 /// The pairs of `substitute`; `None` when the key is absent.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The maximum of symbolic links on the way to a name: that of the kernel.
+/// The maximum number of symbolic links on the way to a name: that of the kernel.
 pub const LINKS_MAX: usize = 40;
 
 /// Folders of the system (hier(7)), with those in them: no swap of a folder has them opened.

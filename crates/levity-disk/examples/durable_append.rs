@@ -21,7 +21,7 @@ use levity_disk::{
 
 /// The size of a record in bytes.
 const RECORD_BYTES: usize = 4096;
-/// The maximum of records: 4 GiB.
+/// The maximum number of records: 4 GiB.
 const RECORDS_MAX: u64 = 1 << 20;
 
 type Outcome = (usize, io::Result<Done>);

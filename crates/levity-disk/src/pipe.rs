@@ -43,7 +43,7 @@ impl Pipe {
         })
     }
 
-    /// The maximum of bytes. Fewer have room when pages are filled in part.
+    /// The maximum number of bytes. Fewer have room when pages are filled in part.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity

@@ -34,7 +34,7 @@ const SHARED_TURN_BYTES: usize = 128 * 1024;
 /// The bytes of a turn of the only transfer that can continue.
 const TURN_BYTES: usize = 512 * 1024;
 
-/// The maximum of turns between two looks at the sockets that were full.
+/// The maximum number of turns between two looks at the sockets that were full.
 const TURNS_MAX: usize = 8;
 
 /// The maximum time of a transfer, so that the loop sees the progress of a slow client.
@@ -47,7 +47,7 @@ pub const TRANSFER_TIME_MAX: Duration = TIME_MAX.saturating_add(CHECK_INTERVAL.s
 /// How often the transfers whose sockets are full are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The maximum of events that are taken at once.
+/// The maximum number of events that are taken at once.
 const EVENTS_MAX: usize = 64;
 
 /// The key of the eventfd; others are indexes of waiting transfers.

@@ -24,8 +24,8 @@ pub struct Settings {
     pub threads: Option<usize>,
     /// Threads that only open and list. By default a quarter of `depth`, or an eighth of `threads`.
     pub stat_threads: Option<usize>,
-    /// The maximum of jobs in flight per device. By default adapted to the device, up to 32, or half of the threads
-    /// that read.
+    /// The maximum number of jobs in flight per device. By default adapted to the device, up to 32, or half of the
+    /// threads that read.
     pub depth: Option<usize>,
     /// Bound on the queued jobs per device.
     pub queue_max: usize,

@@ -80,7 +80,7 @@ pub struct DeviceStats {
     pub queued: usize,
     /// Jobs that an engine has.
     pub in_flight: usize,
-    /// The maximum of jobs in flight, adapted or set.
+    /// The maximum number of jobs in flight, adapted or set.
     pub depth: usize,
     /// Whether the device is considered dead: it has not answered for too long.
     pub dead: bool,

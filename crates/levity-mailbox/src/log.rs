@@ -12,10 +12,10 @@ use crate::settings::Settings;
 use crate::store::{Limit, Opened, Summary};
 use crate::stream_state::StreamState;
 
-/// The maximum of ids of publishers that a box remembers in addition to those of the messages that it keeps.
+/// The maximum number of ids of publishers that a box remembers in addition to those of the messages that it keeps.
 const KEYS_MAX: usize = 256;
 
-/// The maximum of messages that [`Log::expire`] drops.
+/// The maximum number of messages that [`Log::expire`] drops.
 const EXPIRED_MAX: usize = 256;
 
 /// A bounded log of messages. Their numbers begin with 1, so that there is an id before the first one.

@@ -19,7 +19,7 @@ use crate::store::{
 };
 use crate::stream_state::{Refused, Source, StreamState};
 
-/// The maximum of boxes that a sweep looks at.
+/// The maximum number of boxes that a sweep looks at.
 const SWEPT_MAX: usize = 128;
 
 /// A sweep that has dropped as many messages looks at no further box.

@@ -25,10 +25,10 @@ use crate::settings::Settings;
 use crate::store::{Append, Appended, Change, Store, StoreError, Summary};
 use crate::stream_state::Refused;
 
-/// The maximum of commands before the owner lets others run.
+/// The maximum number of commands before the owner lets others run.
 pub(crate) const COMMANDS_MAX: usize = 32;
 
-/// The maximum of answers and changes of the store before the owner lets others run.
+/// The maximum number of answers and changes of the store before the owner lets others run.
 const STEPS_MAX: usize = 128;
 
 /// The pause between two sweeps.

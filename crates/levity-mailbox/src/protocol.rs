@@ -98,7 +98,7 @@ pub enum Command {
         set: String,
         /// The last name that is known already.
         after: Option<Name>,
-        /// The maximum of names.
+        /// The maximum number of names.
         count_max: usize,
         /// Where the result goes.
         reply: oneshot::Sender<Result<Vec<Info>, StoreError>>,

@@ -9,7 +9,7 @@ pub struct Settings {
     pub set: String,
     /// Who reads a box.
     pub mode: Mode,
-    /// The maximum of messages that a box keeps.
+    /// The maximum number of messages that a box keeps.
     pub messages_max: usize,
     /// The maximum size of the messages that a box keeps, in bytes.
     pub bytes_max: usize,
@@ -17,9 +17,9 @@ pub struct Settings {
     pub lifetime: Option<Duration>,
     /// How long a box is kept after its last receiver has left and its last message has come.
     pub idle: Duration,
-    /// The maximum of boxes of the set at one owner.
+    /// The maximum number of boxes of the set at one owner.
     pub boxes_max: usize,
-    /// The maximum of receivers of a box at one event loop.
+    /// The maximum number of receivers of a box at one event loop.
     pub receivers_max: usize,
     /// Boxes are streams: a message is dropped for no bound, but refused, and what expires is a whole box, as its state says.
     pub keeps_all: bool,

@@ -23,7 +23,7 @@ use crate::store::{
     Removing, Store, StoreError, Summary, Summing,
 };
 
-/// The maximum of messages that wait to be taken, and of other questions that wait for an answer.
+/// The maximum number of messages that wait to be taken, and of other questions that wait for an answer.
 const WAITING_MAX: usize = 4096;
 
 /// How long a call waits for those who do the work.

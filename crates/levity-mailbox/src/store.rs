@@ -123,7 +123,7 @@ pub type Listing = Pin<Box<dyn Future<Output = Result<Vec<Summary>, StoreError>>
 /// A bound on what is read at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// The maximum of messages.
+    /// The maximum number of messages.
     pub messages: usize,
     /// After messages of this size in bytes there is no further one.
     pub bytes: usize,

@@ -15,7 +15,7 @@ pub enum RequestId<'a> {
 }
 
 impl<'a> RequestId<'a> {
-    /// The maximum of bytes of an id that is taken.
+    /// The maximum number of bytes of an id that is taken.
     pub const TAKEN_BYTES_MAX: usize = 128;
 
     /// The id in a header; `None` if it may not be taken.

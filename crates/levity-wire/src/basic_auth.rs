@@ -6,10 +6,10 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// The maximum of bytes in a password. The time of SHA-crypt grows with its length.
+/// The maximum number of bytes in a password. The time of SHA-crypt grows with its length.
 pub const PASSWORD_BYTES_MAX: usize = 256;
 
-/// The maximum of bytes in a name.
+/// The maximum number of bytes in a name.
 const USER_BYTES_MAX: usize = 255;
 
 /// Clients that leave out the padding exist.

@@ -20,7 +20,7 @@ const BCRYPT_COST: std::ops::RangeInclusive<u32> = 4..=15;
 /// The maximum number of rounds of SHA-crypt. Its default is 5000.
 const SHA_CRYPT_ROUNDS_MAX: u32 = 1_000_000;
 
-/// The maximum of bytes in the name of a user.
+/// The maximum number of bytes in the name of a user.
 const USER_BYTES_MAX: usize = 255;
 
 /// The bytes of a salt of Argon2.

@@ -18,7 +18,7 @@ pub const SECRET_BYTES_MIN: usize = 32;
 /// The lengths of RSA moduli in bytes: 2048 to 4096 bits. A longer one would take longer than a loop may compute.
 const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=512;
 
-/// The maximum of keys in a set.
+/// The maximum number of keys in a set.
 pub const KEYS_MAX: usize = 64;
 
 /// What signs a token.

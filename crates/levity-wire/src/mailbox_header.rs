@@ -18,7 +18,7 @@ pub const LAST: &str = "Mailbox-Last";
 /// In a response that begins with a gap: the id of the last message that is lost.
 pub const GAP: &str = "Mailbox-Gap";
 
-/// The maximum of boxes that one message is delivered to, and that one client opens at once.
+/// The maximum number of boxes that one message is delivered to, and that one client opens at once.
 pub const NAMES_MAX: usize = 64;
 
 /// The longest time for which a message is kept: 365 days.

@@ -8,7 +8,7 @@
 //! - A set of more than [`RANGES_MAX`] ranges is ignored. The client then gets the whole representation, as from a server
 //!   without support for ranges. The same is best for parts that are longer with their headers than the representation.
 
-/// The maximum of ranges in a set that is not ignored: as many as package managers (librepo) request at a time.
+/// The maximum number of ranges in a set that is not ignored: as many as package managers (librepo) request at a time.
 pub const RANGES_MAX: usize = 256;
 
 /// The bytes around a part: its delimiter and header, at least ([`Byteranges`](crate::byteranges::Byteranges)). A gap of

@@ -15,10 +15,10 @@ pub use header::{ClientHeader, Opcode, Violation, push_header};
 /// The only version, as text.
 pub const VERSION: &str = "13";
 
-/// The maximum of subprotocols that a client may offer.
+/// The maximum number of subprotocols that a client may offer.
 pub const PROTOCOLS_MAX: usize = 32;
 
-/// The maximum of extensions that a client may offer.
+/// The maximum number of extensions that a client may offer.
 pub const EXTENSIONS_MAX: usize = 32;
 
 /// The maximum length of the reason of a Close frame in bytes: a control frame has at most 125, two of them for the code.

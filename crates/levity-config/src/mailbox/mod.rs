@@ -22,7 +22,7 @@ pub struct Mailbox {
     pub mode: MailboxMode,
     /// The maximum size of a message in bytes; at most `bytes`.
     pub message_bytes: usize,
-    /// The maximum of messages that a box keeps.
+    /// The maximum number of messages that a box keeps.
     pub messages: usize,
     /// The maximum size of the messages that a box keeps, in bytes.
     pub bytes: usize,
@@ -30,13 +30,13 @@ pub struct Mailbox {
     pub lifetime: Option<Duration>,
     /// How long a box is kept after its last receiver has left and its last message has come.
     pub idle: Duration,
-    /// The maximum of boxes in the process.
+    /// The maximum number of boxes in the process.
     pub boxes: usize,
-    /// The maximum of receivers of a box.
+    /// The maximum number of receivers of a box.
     pub receivers: usize,
-    /// The maximum of receivers of all boxes that one client may be.
+    /// The maximum number of receivers of all boxes that one client may be.
     pub receivers_per_client: usize,
-    /// The maximum of messages that are published to all boxes in a second.
+    /// The maximum number of messages that are published to all boxes in a second.
     pub publishes_per_second: usize,
     /// Whether a message is on stable storage before its publisher has an answer.
     pub durable: bool,

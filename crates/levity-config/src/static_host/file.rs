@@ -9,13 +9,13 @@ use crate::Symlinks;
 use crate::model::Location;
 use crate::section::Section;
 
-/// The maximum of bytes of one of the files that are read.
+/// The maximum number of bytes of one of the files that are read.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// The maximum of notes about one of the files: one in another notation has thousands of lines.
+/// The maximum number of notes about one of the files: one in another notation has thousands of lines.
 const NOTES_MAX: usize = 100;
 
-/// The maximum of characters of a line in a note.
+/// The maximum number of characters of a line in a note.
 const SHOWN_CHARS_MAX: usize = 200;
 
 /// Collects the notes about one of the files. What is beyond [`NOTES_MAX`] is counted.

@@ -25,13 +25,15 @@ pub use redirects::redirect;
 /// The names of the files, which are not served.
 const NAMES: [&str; 2] = ["_redirects", "_headers"];
 
-/// The maximum of rules in one of them: what Cloudflare Pages takes, 2000 without a star or a name and 100 with one.
+/// The maximum number of rules in one of them: what Cloudflare Pages takes, 2000 without a star or a name and 100 with
+/// one.
 const RULES_MAX: usize = 2100;
 
 /// The maximum of those with a star or a name in one of them. A request may have to be compared with all.
 const EXPRESSIONS_MAX: usize = 500;
 
-/// The maximum of redirects that are followed to see whether they lead to themselves. Clients give up after some 20.
+/// The maximum number of redirects that are followed to see whether they lead to themselves. Clients give up after some
+/// 20.
 const STEPS_MAX: usize = 20;
 
 const KEY: &str = "static_host_files";

@@ -74,7 +74,7 @@ pub struct StartContext<'a> {
     pub(super) pool: &'a Arc<Pool>,
     /// The memory for the bytes read.
     pub(super) budget: &'a Budget,
-    /// The maximum of jobs in the engine: the sum over devices, because a frozen one keeps its share.
+    /// The maximum number of jobs in the engine: the sum over devices, because a frozen one keeps its share.
     pub(super) jobs_max: usize,
     /// The text after a colon in the setting, which only engines of tests have.
     pub options: Option<&'a str>,

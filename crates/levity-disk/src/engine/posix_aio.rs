@@ -34,7 +34,7 @@ use crate::memory::Buffer;
 use crate::syscall::last_errno;
 use crate::thread::DiskThread;
 
-/// The maximum of threads of the C library: more than the disks of one process have jobs.
+/// The maximum number of threads of the C library: more than the disks of one process have jobs.
 #[cfg(target_env = "gnu")]
 const HELPERS_MAX: libc::c_int = 16_384;
 

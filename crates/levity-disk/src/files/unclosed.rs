@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The maximum of devices that are counted one by one. Further ones are counted as one.
+/// The maximum number of devices that are counted one by one. Further ones are counted as one.
 const DEVICES_MAX: usize = 64;
 
 /// In place of a device; none has this number.

@@ -17,7 +17,7 @@ use super::block::{ALIGNMENT, Block};
 /// Blocks up to this size, in bytes, are kept for later reads; larger ones are unmapped.
 pub(crate) const RECYCLED_BYTES_MAX: usize = 1 << 20;
 
-/// The maximum of blocks of one size that are kept, in addition to the maximum of bytes.
+/// The maximum number of blocks of one size that are kept, in addition to the maximum number of bytes.
 const IDLE_BLOCKS_MAX: usize = 1024;
 
 pub(crate) const SIZE_CLASSES: usize = class_of(RECYCLED_BYTES_MAX) + 1;

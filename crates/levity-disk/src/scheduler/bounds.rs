@@ -8,13 +8,13 @@ use super::depth::{DEPTH_START, Depth};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) depth: DepthPolicy,
-    /// The maximum of queued jobs.
+    /// The maximum number of queued jobs.
     pub(crate) queue_max: usize,
     /// Silence after which a device with jobs in flight is considered dead.
     pub(crate) dead_after: Duration,
 }
 
-/// How the depth of a device, which is the maximum of its jobs in flight, is determined.
+/// How the depth of a device, which is the maximum number of its jobs in flight, is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DepthPolicy {
     Fixed(usize),

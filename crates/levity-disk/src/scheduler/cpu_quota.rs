@@ -29,7 +29,7 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 /// The maximum of processor time, in seconds per processor, that is saved for later or owed.
 const SAVED_MAX: f64 = 0.01;
 
-/// The maximum of jobs of a device in flight while the quota is used up.
+/// The maximum number of jobs of a device in flight while the quota is used up.
 pub(super) const JOBS_MAX: usize = 2;
 
 /// The interval at which the quota is read again: it may be changed while the process runs.

@@ -1,4 +1,4 @@
-//! The depth of a device, which is the maximum of its jobs in flight: fixed, or adapted by trial.
+//! The depth of a device, which is the maximum number of its jobs in flight: fixed, or adapted by trial.
 //!
 //! Too few jobs leave the disk idle between two reads, and give its elevator no choice. Too many do not raise
 //! the throughput and make urgent jobs wait inside the device, which knows no classes. The right number
@@ -34,7 +34,7 @@ pub(crate) const DEPTH_MAX: usize = 32;
 /// The smallest depth: with one job the device would be idle while the next is prepared.
 const DEPTH_MIN: usize = 2;
 
-/// The maximum of bytes in flight, except for a single job. The bytes that an open reads beyond its first ones
+/// The maximum number of bytes in flight, except for a single job. The bytes that an open reads beyond its first ones
 /// are not included, because their number is not known before.
 const BYTES_MAX: usize = 16 << 20;
 
@@ -168,7 +168,7 @@ impl Depth {
         }
     }
 
-    /// The maximum of jobs in flight at present.
+    /// The maximum number of jobs in flight at present.
     pub(super) fn current(&self) -> usize {
         self.current
     }

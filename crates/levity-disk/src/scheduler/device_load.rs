@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::job::Completion;
 use crate::stats::{self, DeviceStats, Timer};
 
-/// The maximum of devices in the list. Jobs of further devices are scheduled too, but not reported.
+/// The maximum number of devices in the list. Jobs of further devices are scheduled too, but not reported.
 const DEVICES_MAX: usize = 64;
 
 /// Jobs in flight whose start is recorded, per device. A job that finds no free entry is younger than those
@@ -27,7 +27,7 @@ pub(super) struct DeviceLoad {
     /// Queued jobs in the upper half, jobs in flight in the lower: one value, so that a job that moves from
     /// one to the other is never missed. Written under the lock on the queues only, like the next two.
     jobs: AtomicU64,
-    /// The maximum of jobs in flight.
+    /// The maximum number of jobs in flight.
     depth: AtomicUsize,
     /// The device does not answer.
     dead: AtomicBool,

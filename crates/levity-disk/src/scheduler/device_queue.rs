@@ -17,10 +17,10 @@ use super::syncs::Syncs;
 use crate::job::Class;
 use crate::job::op::{Op, Place};
 
-/// The maximum of jobs of class `First` in a row while a job of class `Later` waits.
+/// The maximum number of jobs of class `First` in a row while a job of class `Later` waits.
 const FIRST_IN_A_ROW_MAX: usize = 3;
 
-/// The maximum of operations of one file that a new job is compared with, the youngest first. A search among
+/// The maximum number of operations of one file that a new job is compared with, the youngest first. A search among
 /// thousands, under the lock, would cost more than it saves.
 const COMPARED_MAX: usize = 32;
 

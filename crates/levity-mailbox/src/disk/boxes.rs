@@ -27,10 +27,10 @@ const KEYS_MIN: u64 = 256;
 /// Keys are forgotten after as many messages.
 const KEYS_INTERVAL: u64 = 64;
 
-/// The maximum of rows of boxes that are kept in memory between two transactions.
+/// The maximum number of rows of boxes that are kept in memory between two transactions.
 const ROWS_MAX: usize = 65_536;
 
-/// The maximum of messages whose time is over that a sweep drops.
+/// The maximum number of messages whose time is over that a sweep drops.
 const EXPIRED_MAX: usize = 256;
 
 /// What a transaction drops of boxes that are removed, about: more would hold up the others, and lengthen the write-ahead log.
@@ -40,7 +40,7 @@ const REMOVED: Limit = Limit {
     bytes: 4 << 20,
 };
 
-/// The maximum of boxes that a sweep looks at.
+/// The maximum number of boxes that a sweep looks at.
 const SWEPT_MAX: usize = 128;
 
 /// A box that is watched or used has its time in the table renewed when this part of its idle time is over.

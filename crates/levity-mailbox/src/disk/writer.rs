@@ -27,7 +27,7 @@ use crate::store::{Append, Appended, Change, Figures, StoreError};
 /// The memory of the connection for pages of the database, in KiB.
 pub(super) const CACHE_KIB: u32 = 16 * 1024;
 
-/// The maximum of requests, and of bytes of messages, in a transaction.
+/// The maximum number of requests, and of bytes of messages, in a transaction.
 const BATCH_MAX: usize = 1024;
 const BATCH_BYTES: usize = 4 << 20;
 

@@ -14,7 +14,7 @@ use crate::protocol::{Command, Published};
 use crate::store;
 use crate::stream_state::{ContentType, ForkOf, MadeWith, Refused, Source, StreamState, Update};
 
-/// The maximum of streams that one inherits from, each from the next.
+/// The maximum number of streams that one inherits from, each from the next.
 const SOURCES_MAX: usize = 64;
 
 /// The memory of a producer beside its id, about.

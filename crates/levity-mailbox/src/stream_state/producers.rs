@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Refused;
 
-/// The maximum of producers that a stream remembers. Beyond it, the one that was quiet for the longest time is forgotten: its
-/// next append has to be the first of an epoch.
+/// The maximum number of producers that a stream remembers. Beyond it, the one that was quiet for the longest time is
+/// forgotten: its next append has to be the first of an epoch.
 const PRODUCERS_MAX: usize = 1024;
 
 /// The producers of a stream.

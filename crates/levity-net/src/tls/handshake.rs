@@ -27,8 +27,8 @@ pub const HELLO_BYTES_MAX: usize = 16 * 1024;
 /// The types of records (RFC 8446, 5.1), and that of heartbeats (RFC 6520).
 const RECORDS: RangeInclusive<u8> = 20..=24;
 
-/// The maximum of pieces in which a peer may send its part of a handshake after the first message. Each is computed by itself,
-/// perhaps by other threads.
+/// The maximum number of pieces in which a peer may send its part of a handshake after the first message. Each is
+/// computed by itself, perhaps by other threads.
 const PIECES_MAX: usize = 64;
 
 /// The bytes that a session takes at a time.

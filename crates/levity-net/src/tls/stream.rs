@@ -13,11 +13,11 @@ use std::task::{Context, Poll, Waker, ready};
 use rustls::server::ReadEarlyData;
 use rustls::{Connection, Error};
 
-/// The maximum of bytes that are encrypted before the socket takes them: four records.
+/// The maximum number of bytes that are encrypted before the socket takes them: four records.
 const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
 
-/// The maximum of reads from the transport before others have their turn. A read may bring 180 records of one byte, each of
-/// which takes as long to decrypt as a large one.
+/// The maximum number of reads from the transport before others have their turn. A read may bring 180 records of one
+/// byte, each of which takes as long to decrypt as a large one.
 const FILLS_MAX: u8 = 16;
 
 /// What TLS runs over. No call blocks.

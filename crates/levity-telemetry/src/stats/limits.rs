@@ -14,7 +14,7 @@ pub struct LimitFigures {
 pub struct LimitTableFigures {
     /// Keys that have used some of what they may; an estimate if there are many.
     pub keys: u64,
-    /// The maximum of keys.
+    /// The maximum number of keys.
     pub keys_max: u64,
     /// Keys that were forgotten before their time, because the table was full.
     pub evictions: u64,

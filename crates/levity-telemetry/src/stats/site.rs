@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use super::register::{add, retain};
 use crate::cells::{Counter, Fourfold, HistogramFigures};
 
-/// The maximum of sites with counters of their own: each has 24 series at `/metrics` and 256 bytes per worker.
+/// The maximum number of sites with counters of their own: each has 24 series at `/metrics` and 256 bytes per worker.
 pub const SITES_MAX: usize = 100;
 
 /// The name under which all further sites count.

@@ -12,7 +12,7 @@ const LARGE: u64 = 0xff00_0000;
 /// The value of a 32-bit field whose true value is in a 64-bit one.
 const ELSEWHERE: u32 = u32::MAX;
 
-/// The maximum of bytes in a stored block.
+/// The maximum number of bytes in a stored block.
 const BLOCK_MAX: usize = 65_535;
 
 /// The size of a part of the directory in bytes: it may have megabytes, which must not be moved when it grows.

@@ -7,7 +7,7 @@ const INTERVAL_SECONDS: u64 = 20;
 /// 2024-10-09 00:00:00 UTC in seconds since 1970, when interval 0 began.
 const FIRST_SECONDS: u64 = 1_728_432_000;
 
-/// The maximum of intervals that are added at random: one hour.
+/// The maximum number of intervals that are added at random: one hour.
 const JITTER_MAX: u64 = 180;
 
 /// The cursor of an answer at `unix_seconds` to a client that sent `cursor`. It is always larger than that one; `random`

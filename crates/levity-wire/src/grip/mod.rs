@@ -39,13 +39,13 @@ pub const SIG: &str = "Grip-Sig";
 /// The header that says how the client is held. Without it an instruction in headers has no effect.
 pub const HOLD: &str = "Grip-Hold";
 
-/// The maximum of channels of one instruction.
+/// The maximum number of channels of one instruction.
 pub const CHANNELS_MAX: usize = 64;
 
-/// The maximum of items that are published at once.
+/// The maximum number of items that are published at once.
 pub const ITEMS_MAX: usize = 64;
 
-/// The maximum of headers of a response in JSON.
+/// The maximum number of headers of a response in JSON.
 pub const HEADERS_MAX: usize = 64;
 
 /// The maximum size of the headers of a response in JSON, in bytes of names and values.

@@ -5,10 +5,10 @@ use std::ops::Range;
 use super::frame::{self, PAYLOAD_BYTES_MAX, kind};
 use super::{Failure, WINDOW_BYTES_MAX};
 
-/// The maximum of streams that a client may have open.
+/// The maximum number of streams that a client may have open.
 pub const STREAMS_MAX: usize = 128;
 
-/// The window of a stream at its start: the maximum of bytes of its request body that wait here.
+/// The window of a stream at its start: the maximum number of bytes of its request body that wait here.
 pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// The maximum window of a connection while no stream has a larger one. Larger than that of a stream, so that streams that nobody
@@ -18,7 +18,7 @@ pub const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 /// The initial size of all windows in bytes (RFC 9113, 6.9.2).
 pub const USUAL_WINDOW_BYTES: u32 = 65_535;
 
-/// The maximum of bytes in a frame that a client may allow (RFC 9113, 6.5.2).
+/// The maximum number of bytes in a frame that a client may allow (RFC 9113, 6.5.2).
 const FRAME_SIZES: Range<usize> = PAYLOAD_BYTES_MAX..1 << 24;
 
 /// Identifiers.

@@ -6,10 +6,10 @@
 use super::header::{ClientHeader, Opcode, RESERVED, Violation};
 use super::is_close_code;
 
-/// The maximum of bytes in a frame with data.
+/// The maximum number of bytes in a frame with data.
 pub const DATA_BYTES_MAX: u64 = 4096;
 
-/// The maximum of bytes in a control frame (RFC 6455, 5.5).
+/// The maximum number of bytes in a control frame (RFC 6455, 5.5).
 const CONTROL_BYTES_MAX: u64 = 125;
 
 /// What a client has sent.

@@ -14,7 +14,7 @@ use crate::status;
 use crate::tls::certificates::{CertificateReport, Origin};
 use crate::tls::offline;
 
-/// The maximum of names of a certificate in its line.
+/// The maximum number of names of a certificate in its line.
 const NAMES_MAX: usize = 3;
 
 /// Stands for what is not there.

@@ -18,10 +18,11 @@ use crate::stores::preloads::PreloadStore;
 use crate::upstream::Upstream;
 use crate::upstream::proxy::{Proxy, Resume};
 
-/// The maximum of events of a stream that are kept for clients that come back. To list so many takes a millisecond.
+/// The maximum number of events of a stream that are kept for clients that come back. To list so many takes a
+/// millisecond.
 const RESUMED_EVENTS_MAX: usize = 20_000;
 
-/// The maximum of receivers of such a stream: its client, on an old and a new connection.
+/// The maximum number of receivers of such a stream: its client, on an old and a new connection.
 const RESUMED_RECEIVERS_MAX: usize = 4;
 
 /// The proxy of a location, if requests may get to an upstream.

@@ -43,7 +43,7 @@ pub struct ServiceParts {
     pub resume: Arc<SharedMailboxes>,
     /// The store of compressed forms of popular files, if they are kept.
     pub variants: Option<Arc<VariantStore>>,
-    /// The maximum of files that handlers keep open between requests.
+    /// The maximum number of files that handlers keep open between requests.
     pub kept_files_max: usize,
     /// Whether clients connect. Without any, certificates are not read: whoever explains a request need not be able to read keys.
     pub has_clients: bool,

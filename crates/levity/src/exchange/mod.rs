@@ -50,7 +50,7 @@ use crate::worker::{LocalService, Worker};
 const NOT_OWN_NAME: &str =
     "`levity serve` answers to `localhost` and IP addresses here; `--host NAME` adds a name";
 
-/// The maximum of rewrites per request: it ends loops that no check of the configuration can find.
+/// The maximum number of rewrites per request: it ends loops that no check of the configuration can find.
 const REWRITES_MAX: usize = 10;
 
 /// The result of an exchange, for the connection.

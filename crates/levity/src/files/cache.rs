@@ -65,8 +65,8 @@ const BODY_DIVISOR: u64 = 8;
 /// A file is popular if one worker is asked for it so often between two checks, that is, within `disk.entry_ttl`.
 const BODY_HITS_MIN: u8 = 4;
 
-/// The maximum of bytes that one worker reads into the cache in [`EXPIRY_INTERVAL`]. If more files are popular than
-/// the cache can hold, each would be read again after its eviction.
+/// The maximum number of bytes that one worker reads into the cache in [`EXPIRY_INTERVAL`]. If more files are popular
+/// than the cache can hold, each would be read again after its eviction.
 const BODIES_READ_MAX: u64 = 64 << 20;
 
 /// A file and its usable variants, as of one check.

@@ -18,8 +18,8 @@ const STEP_BYTES: usize = 16 * 1024;
 /// Decoded bytes up to which the ratio of a body is not limited.
 const FREE_BYTES: u64 = 1024 * 1024;
 
-/// The maximum of decoded bytes per encoded byte, beyond [`FREE_BYTES`]. gzip reaches 1032 at most; the other codings
-/// can pack gigabytes into a kilobyte.
+/// The maximum number of decoded bytes per encoded byte, beyond [`FREE_BYTES`]. gzip reaches 1032 at most; the other
+/// codings can pack gigabytes into a kilobyte.
 const RATIO_MAX: u64 = 1000;
 
 /// The largest window of zstd as a content coding, 8 MiB (RFC 9659), as a power of two.

@@ -27,11 +27,11 @@ use crate::message::request::Request;
 use crate::shares::claim::Claims;
 use crate::shares::{Held, Portion, Resource};
 
-/// The maximum of bytes that one piece of a body may become. A small piece may decode to a large one, and a byte may be
-/// replaced by 16 KiB.
+/// The maximum number of bytes that one piece of a body may become. A small piece may decode to a large one, and a byte
+/// may be replaced by 16 KiB.
 const PIECE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// The maximum of coded bytes that one job decodes: they may become a thousand times as many.
+/// The maximum number of coded bytes that one job decodes: they may become a thousand times as many.
 const CODED_JOB_BYTES: usize = 2048;
 
 /// One job waits for at most this part of the memory of decoders: where that is little, pages are short too.

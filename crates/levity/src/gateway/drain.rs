@@ -20,7 +20,7 @@ const HTTP_DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 /// The time limit for protocols that mark the end of a response.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The maximum of bytes that are read.
+/// The maximum number of bytes that are read.
 const DRAIN_BYTES_MAX: usize = 1 << 20;
 
 /// A connection whose response is read and dropped. It holds nothing of the client, which may have

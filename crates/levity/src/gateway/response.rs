@@ -40,7 +40,7 @@ const EXPECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// connections over TCP 491 to 451 us per MB for 64 KiB, 362 to 287 for 128 KiB, 296 to 189 for 512 KiB (Linux 6.18).
 const SPLICE_BYTES_MIN: u64 = 128 * 1024;
 
-/// The maximum of interim responses per request. An application that sends 102 every second has a minute.
+/// The maximum number of interim responses per request. An application that sends 102 every second has a minute.
 const INTERIM_MAX: usize = 64;
 
 const STALLED: &str = "the response stalled (idle_timeout)";

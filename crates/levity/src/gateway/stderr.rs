@@ -8,10 +8,10 @@ use std::sync::Arc;
 use crate::upstream::Upstream;
 use levity_telemetry::diagnostics;
 
-/// The maximum of bytes that are logged per request.
+/// The maximum number of bytes that are logged per request.
 pub const BYTES_MAX: usize = 32 * 1024;
 
-/// The maximum of log lines per request. Pieces of a line that arrives in pieces, or is too long for one log
+/// The maximum number of log lines per request. Pieces of a line that arrives in pieces, or is too long for one log
 /// line, count separately.
 pub const LINES_MAX: usize = 128;
 

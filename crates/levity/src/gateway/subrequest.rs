@@ -29,7 +29,7 @@ use crate::upstream::upstream_request::{Length, UpstreamRequest};
 use crate::worker::Worker;
 use levity_telemetry::trace::{Side, Trace};
 
-/// The maximum of response bytes that are read so that the connection can be reused.
+/// The maximum number of response bytes that are read so that the connection can be reused.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 /// The origin that the application was requested under (RFC 6454, 4). The application may know itself by no

@@ -22,7 +22,7 @@ use crate::respond::listing::{self, Entries, Form, Reading, Subject};
 use crate::route::{Files, Location, Sought};
 use crate::shares::{Portion, Resource};
 
-/// The maximum of bytes of a README that are shown. They are written in one turn.
+/// The maximum number of bytes of a README that are shown. They are written in one turn.
 const README_BYTES_MAX: usize = 32 * 1024;
 
 /// A directory of more than this many bytes is taken for one of many names before it is read, so that each of many clients

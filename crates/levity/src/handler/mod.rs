@@ -51,7 +51,7 @@ use crate::shares::claim::{Claims, Requester};
 use crate::upstream::proxy::Proxy;
 use crate::worker::Worker;
 
-/// The maximum of reroutes per request. It ends loops, such as an application that receives its own reroute.
+/// The maximum number of reroutes per request. It ends loops, such as an application that receives its own reroute.
 const REROUTES_MAX: usize = 3;
 
 /// A request's progress through the handlers, with everything they need except its header.

@@ -131,13 +131,13 @@ pub trait BodyFilter: fmt::Debug + Send {
         None
     }
 
-    /// The maximum of bytes that one job may filter, at most [`JOB_BYTES`]: less where a byte may become many.
+    /// The maximum number of bytes that one job may filter, at most [`JOB_BYTES`]: less where a byte may become many.
     fn job_bytes(&self) -> usize {
         JOB_BYTES
     }
 }
 
-/// The maximum of bytes that one job filters.
+/// The maximum number of bytes that one job filters.
 pub const JOB_BYTES: usize = 64 * 1024;
 
 /// Why a filter cannot transform a body, as a sentence for the operator. It is the fault of the content.

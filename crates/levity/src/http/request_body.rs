@@ -36,8 +36,8 @@ pub fn ends_upload(status: u16) -> bool {
 /// The refusal of a body for which there was no room in time.
 pub const NO_ROOM: &str = "too many request bodies are being received";
 
-/// The maximum of bytes of a body that are taken at a time: whoever takes them may have to wait for an application, and the client
-/// may send as many more.
+/// The maximum number of bytes of a body that are taken at a time: whoever takes them may have to wait for an
+/// application, and the client may send as many more.
 pub const PART_BYTES_MAX: usize = 64 * 1024;
 
 /// The client's end of an exchange, in any version of HTTP. A method borrows the connection only for the call.
@@ -166,7 +166,7 @@ pub trait ClientStream {
 /// Longer than a body waits for room: that wait ends by itself.
 const NO_ROOM_TIME_MAX: Duration = WAIT_MAX.saturating_mul(2);
 
-/// The maximum of reads per poll from a body that is dropped.
+/// The maximum number of reads per poll from a body that is dropped.
 const DROPPED_READS_MAX: usize = 2;
 
 /// A handle on the body of a request and on the client that sends it.

@@ -106,8 +106,8 @@ pub trait BodyStream: fmt::Debug {
 /// The limits of the next piece of a [`BodyStream`].
 #[derive(Debug, Clone, Copy)]
 pub struct PieceLimits {
-    /// The maximum of bytes in memory, at most [`TURN_BYTES_MAX`](levity_net::TURN_BYTES_MAX): they take it until the
-    /// client has received them.
+    /// The maximum number of bytes in memory, at most [`TURN_BYTES_MAX`](levity_net::TURN_BYTES_MAX): they take it
+    /// until the client has received them.
     pub bytes_max: usize,
     /// It may be [`Piece::Spliced`].
     pub may_splice: bool,

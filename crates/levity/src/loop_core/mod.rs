@@ -40,7 +40,7 @@ use crate::shares::stakes::Stakes;
 /// How long a new connection of a draining worker waits for a request, which may be on its way.
 pub const FIRST_REQUEST_TIME: Duration = Duration::from_secs(1);
 
-/// The maximum of idle connections that are found at a time, to give way to new ones.
+/// The maximum number of idle connections that are found at a time, to give way to new ones.
 pub const OLDEST_IDLE_MAX: usize = 32;
 
 /// The size of a read from a client in bytes: the largest request header.
@@ -55,7 +55,7 @@ const HEAD_KEPT_MAX: usize = 16 * 1024;
 /// The maximum capacity of a buffer of frames that is kept for reuse.
 const FRAMES_KEPT_MAX: usize = 256 * 1024;
 
-/// The maximum of requests that are kept for reuse: as many as a busy event loop handles at a time.
+/// The maximum number of requests that are kept for reuse: as many as a busy event loop handles at a time.
 const REQUESTS_KEPT_MAX: usize = 64;
 
 /// The parts of an event loop's core.

@@ -14,7 +14,7 @@ pub struct ZeroCopy {
     pub pages: RefCell<Option<PageSender>>,
     /// For large files in the page cache.
     pub thread: Option<SendThread>,
-    /// The maximum of responses that the thread sends: each has a second descriptor of its socket.
+    /// The maximum number of responses that the thread sends: each has a second descriptor of its socket.
     pub transfers: Limit,
     /// No sandbox refuses `splice`.
     pub(super) may_splice: bool,

@@ -11,7 +11,7 @@ use levity_mailbox::{
 use tokio::sync::mpsc;
 use tokio::task;
 
-/// The maximum of events that are applied before others run.
+/// The maximum number of events that are applied before others run.
 const EVENTS_MAX: usize = 64;
 
 /// What one event loop needs for mailboxes.

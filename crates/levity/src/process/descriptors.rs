@@ -4,23 +4,23 @@ use std::io;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// The maximum of files that the cache keeps open; reduced by the limit of the process.
+/// The maximum number of files that the cache keeps open; reduced by the limit of the process.
 const CACHED_DESCRIPTORS_MAX: u64 = 4096;
 
-/// The maximum of files that are read past the page cache at a time; reduced by the limit of the process.
+/// The maximum number of files that are read past the page cache at a time; reduced by the limit of the process.
 const DIRECT_DESCRIPTORS_MAX: u64 = 1024;
 
-/// The maximum of files that handlers keep open between requests; reduced by the limit of the process.
+/// The maximum number of files that handlers keep open between requests; reduced by the limit of the process.
 const KEPT_DESCRIPTORS_MAX: u64 = 1024;
 
-/// The maximum of files of one device that wait to be closed; reduced by the limit of the process.
+/// The maximum number of files of one device that wait to be closed; reduced by the limit of the process.
 const UNCLOSED_DESCRIPTORS_MAX: u64 = 1024;
 
-/// The maximum of pipes for bodies, of all workers together; reduced by the limit of the process. They have half of the
-/// pages that the kernel grants the pipes of a user by default (`/proc/sys/fs/pipe-user-pages-soft`).
+/// The maximum number of pipes for bodies, of all workers together; reduced by the limit of the process. They have half
+/// of the pages that the kernel grants the pipes of a user by default (`/proc/sys/fs/pipe-user-pages-soft`).
 const PIPES_MAX: u64 = 128;
 
-/// The maximum of descriptors that `"auto"` uses. The kernel's table has 8 bytes per descriptor, and some
+/// The maximum number of descriptors that `"auto"` uses. The kernel's table has 8 bytes per descriptor, and some
 /// containers allow 10^9.
 const DESCRIPTORS_MAX: u64 = 1 << 20;
 
@@ -30,27 +30,27 @@ const OWN_DESCRIPTORS: u64 = 256;
 /// The minimum of files that requests may hold: with fewer, a few slow clients would keep out all others.
 const HELD_MIN: u64 = 64;
 
-/// The maximum of large files that are sent without a copy at a time, over all workers; reduced by the limit of the
-/// process.
+/// The maximum number of large files that are sent without a copy at a time, over all workers; reduced by the limit of
+/// the process.
 const TRANSFERS_MAX: u64 = 256;
 
 /// Limits derived from the limit of open files.
 pub struct Descriptors {
-    /// The maximum of files that the cache keeps open.
+    /// The maximum number of files that the cache keeps open.
     pub cached_max: usize,
-    /// The maximum of second descriptors of files that are read past the page cache.
+    /// The maximum number of second descriptors of files that are read past the page cache.
     pub direct_max: usize,
-    /// The maximum of files that handlers keep open between requests.
+    /// The maximum number of files that handlers keep open between requests.
     pub kept_max: usize,
-    /// The maximum of files of one device that wait to be closed.
+    /// The maximum number of files of one device that wait to be closed.
     pub unclosed_max: usize,
-    /// The maximum of pipes for bodies, each with two descriptors.
+    /// The maximum number of pipes for bodies, each with two descriptors.
     pub pipes_max: usize,
-    /// The maximum of second descriptors of sockets.
+    /// The maximum number of second descriptors of sockets.
     pub transfers_max: usize,
-    /// The maximum of files that requests hold beside those of the cache.
+    /// The maximum number of files that requests hold beside those of the cache.
     pub held_max: usize,
-    /// The maximum of connections.
+    /// The maximum number of connections.
     pub connections_max: usize,
 }
 

@@ -65,7 +65,7 @@ use crate::upstream;
 use crate::upstream::check::{self, Checks};
 use crate::worker::WorkerParts;
 
-/// The maximum of jobs of one class that wait for a thread that computes. A connection has one at a time.
+/// The maximum number of jobs of one class that wait for a thread that computes. A connection has one at a time.
 const COMPUTE_QUEUE_MAX: usize = 4096;
 
 /// Descriptors of which a runtime has fewer.
@@ -541,7 +541,7 @@ impl Shared {
         })
     }
 
-    /// The maximum of connections of one worker.
+    /// The maximum number of connections of one worker.
     fn connections_max(&self) -> usize {
         self.descriptors.connections_max.div_ceil(self.workers)
     }

@@ -19,7 +19,7 @@ use levity_config::address::Address;
 use levity_config::{Location, Note, Site};
 use levity_telemetry::diagnostics;
 
-/// The maximum of lines of one kind.
+/// The maximum number of lines of one kind.
 const LINES_MAX: usize = 16;
 
 /// The content of the lines.

@@ -23,8 +23,8 @@ pub(super) const REST_AFTER: Duration = Duration::from_secs(20);
 /// How long a client is told to wait when too many of its requests are answered at the same time. Nobody knows when one ends.
 const CONNECTIONS_WAIT: Duration = Duration::from_secs(1);
 
-/// The maximum of bytes that a response takes while it has to wait: about a sixteenth of a second, so that responses under one
-/// key take short turns, but neither a write per byte nor more than a turn of the loop.
+/// The maximum number of bytes that a response takes while it has to wait: about a sixteenth of a second, so that
+/// responses under one key take short turns, but neither a write per byte nor more than a turn of the loop.
 const GRAIN_PARTS: u64 = 16;
 const GRAIN_BYTES_MIN: u64 = 1024;
 const GRAIN_BYTES_MAX: u64 = 1 << 20;

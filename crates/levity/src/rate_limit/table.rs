@@ -31,7 +31,7 @@ const SAMPLED_PLACES: usize = (1 << 20) / PLACE_BYTES;
 /// looked at.
 const ENOUGH_KEYS: u64 = 1024;
 
-/// The maximum of places that are looked at: 64 MiB, the default size of a table.
+/// The maximum number of places that are looked at: 64 MiB, the default size of a table.
 const COUNTED_PLACES_MAX: usize = (64 << 20) / PLACE_BYTES;
 
 /// Marks a count of concurrent requests. As a time it would be in 292 years.
@@ -113,7 +113,7 @@ impl<H: BuildHasher> Table<H> {
         (seen, slots.filter(is_used).count() as u64)
     }
 
-    /// The maximum of keys.
+    /// The maximum number of keys.
     pub fn keys_max(&self) -> u64 {
         (self.lines.len() * size_of::<CacheLine>() / SLOT_BYTES) as u64
     }

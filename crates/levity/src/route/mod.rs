@@ -40,11 +40,11 @@ pub use self::location::{
 pub use self::matching::{OwnedInput, RouteInput};
 pub use self::rules::{OwnedRules, Rules, TooLong};
 
-/// The maximum of bytes that the expressions of a site look at for one request: of its target, once for each of them. One
-/// byte takes 1 to 2 ns; of a regular expression it may take some 40 ns, so these count for more.
+/// The maximum number of bytes that the expressions of a site look at for one request: of its target, once for each of
+/// them. One byte takes 1 to 2 ns; of a regular expression it may take some 40 ns, so these count for more.
 const MATCHED_BYTES_MAX: usize = 512 * 1024;
 
-/// The maximum of routes of a site that are looked at one by one.
+/// The maximum number of routes of a site that are looked at one by one.
 pub const COMPARED_ROUTES_MAX: usize = 32;
 
 /// The locations of a site.

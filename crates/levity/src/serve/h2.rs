@@ -30,7 +30,7 @@ use crate::loop_core::LoopCore;
 use crate::message::request::Request;
 use crate::worker::Worker;
 
-/// The maximum of requests that begin in a poll. They take about half a millisecond.
+/// The maximum number of requests that begin in a poll. They take about half a millisecond.
 const REQUESTS_PER_POLL_MAX: usize = 32;
 
 /// A response that has ended, or outlives its exchange.

@@ -18,7 +18,7 @@ use levity_tls::{CertificateDer, Identity, Server};
 use sha2::{Digest as _, Sha256};
 use tokio::task::{self, JoinSet};
 
-/// The maximum of requests in progress.
+/// The maximum number of requests in progress.
 const FETCHES_MAX: usize = 8;
 
 /// The delay after a first failure. It doubles with each further one.

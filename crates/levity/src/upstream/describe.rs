@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Upstream;
 use super::backend::Backend;
 
-/// The maximum of backends that a line lists; the others are counted.
+/// The maximum number of backends that a line lists; the others are counted.
 const BACKENDS_MAX: usize = 16;
 
 /// An upstream: its name, protocol, balancing and backends.

@@ -55,10 +55,10 @@ use tls::BackendTls;
 /// Each failure has a log line of its own, so a shorter outage needs none.
 const FAILURES_MIN: u64 = 3;
 
-/// The maximum of receipts that are being sent at a time; more are dropped.
+/// The maximum number of receipts that are being sent at a time; more are dropped.
 const RECEIPTS_MAX: usize = 1024;
 
-/// The maximum of preloaded files that are being opened at a time; more are not opened.
+/// The maximum number of preloaded files that are being opened at a time; more are not opened.
 const PRELOADS_MAX: usize = 1024;
 
 /// A named set of backends, shared by all workers.

@@ -18,7 +18,7 @@ use levity_config::address::Address;
 use levity_config::upstream::{self, At};
 use levity_telemetry::diagnostics;
 
-/// The maximum of addresses per name; more are ignored.
+/// The maximum number of addresses per name; more are ignored.
 pub const ADDRESSES_MAX: usize = 256;
 
 /// The interval between attempts to resolve a name without addresses. It doubles with each attempt, up to

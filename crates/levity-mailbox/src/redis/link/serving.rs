@@ -29,19 +29,19 @@ use crate::stream_state::StreamState;
 /// The pause between two checks whether the connections live.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The maximum of requests that a batch begins with.
+/// The maximum number of requests that a batch begins with.
 const BATCH_MAX: usize = 256;
 
 /// The maximum size of the messages that a batch sends or asks for in bytes, without the last one.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// The maximum of channels that are subscribed to at once.
+/// The maximum number of channels that are subscribed to at once.
 const SUBSCRIPTIONS_MAX: usize = 256;
 
-/// The maximum of boxes in which a sweep lets messages expire.
+/// The maximum number of boxes in which a sweep lets messages expire.
 const EXPIRED_MAX: usize = 64;
 
-/// The maximum of boxes that a sweep has compared with what was seen of them.
+/// The maximum number of boxes that a sweep has compared with what was seen of them.
 const CHECKED_MAX: usize = 64;
 
 /// The connections, and what waits for them.

@@ -7,7 +7,7 @@ use crate::http2::Failure;
 /// The size of the table in bytes: the default of SETTINGS_HEADER_TABLE_SIZE (RFC 9113, 6.5.2).
 const TABLE_BYTES_MAX: usize = 4096;
 
-/// The maximum of bytes after the first one of an integer. More are needed only for lengths beyond all limits.
+/// The maximum number of bytes after the first one of an integer. More are needed only for lengths beyond all limits.
 const INTEGER_BYTES_MAX: usize = 4;
 
 /// The decoder of a connection. A header section that was not decoded to its end leaves it unusable.

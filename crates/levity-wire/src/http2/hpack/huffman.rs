@@ -21,7 +21,7 @@ const LENGTHS: [u8; END + 1] = [
 
 const LENGTH_MAX: u8 = 30;
 
-/// The maximum of bits that fill the last byte.
+/// The maximum number of bits that fill the last byte.
 const FILL_BITS_MAX: u8 = 7;
 
 /// Inner nodes of the tree of the code.

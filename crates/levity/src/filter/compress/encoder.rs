@@ -142,8 +142,8 @@ impl fmt::Debug for State {
     }
 }
 
-/// The maximum of finished encoders that a thread keeps: to allocate one takes a quarter of the time in which zstd compresses
-/// 37 KB.
+/// The maximum number of finished encoders that a thread keeps: to allocate one takes a quarter of the time in which
+/// zstd compresses 37 KB.
 const FINISHED_MAX: usize = 3;
 
 /// The maximum of memory in bytes of an encoder that is kept.

@@ -19,7 +19,7 @@ use crate::http::response::Response;
 use crate::message::client::Client;
 use crate::message::request::Request;
 
-/// The maximum of keys that are tried for a token that names none.
+/// The maximum number of keys that are tried for a token that names none.
 const TRIES_MAX: usize = 4;
 
 /// The difference of clocks that is tolerated, in seconds.

@@ -10,7 +10,7 @@ use crate::http::response::Response;
 use crate::mailboxes::set::MailboxSet;
 use crate::message::request::Request;
 
-/// The maximum of boxes in one list.
+/// The maximum number of boxes in one list.
 const BOXES_MAX: usize = 1000;
 
 impl Handling<'_> {

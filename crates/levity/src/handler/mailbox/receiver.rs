@@ -23,7 +23,7 @@ use crate::loop_core::LoopCore;
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::message::fields::Fields;
 
-/// The maximum of messages of one receiver before others have their turn: those without content have no bytes.
+/// The maximum number of messages of one receiver before others have their turn: those without content have no bytes.
 const TURN_MESSAGES_MAX: usize = 128;
 
 /// What few receivers have: what an application has said about one that it holds, and what comes first.

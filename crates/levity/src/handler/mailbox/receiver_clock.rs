@@ -15,7 +15,7 @@ use crate::loop_core::LoopCore;
 /// The time over which receivers leave a server that drains.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The maximum of bytes of one receiver before others have their turn.
+/// The maximum number of bytes of one receiver before others have their turn.
 pub const TURN_BYTES_MAX: usize = 64 * 1024;
 
 /// Why a stream ends that the client has not ended.

@@ -10,7 +10,7 @@ use tokio::time::{self, MissedTickBehavior};
 use super::events::{Events, LOOK_INTERVAL};
 use crate::http::response::{BodyStream, Piece, PieceLimits};
 
-/// The maximum of bytes that are read from the application at once.
+/// The maximum number of bytes that are read from the application at once.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
 
 /// Passes what an application sends in `body` to the box, to the end. It is counted by `_slots` until then.

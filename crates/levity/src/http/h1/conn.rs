@@ -41,7 +41,7 @@ const LINGER_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// vectored write.
 const JOINED_BYTES_MAX: usize = 2048;
 
-/// The maximum of pipelined bytes that are read before the current response is complete.
+/// The maximum number of pipelined bytes that are read before the current response is complete.
 const PIPELINED_BYTES_MAX: usize = 16 * 1024;
 
 /// A connection. Memory that only an active request needs is borrowed from the worker, so an idle connection is small.

@@ -434,7 +434,8 @@ impl<S: ResponseSink> Sender<'_, S> {
     }
 
     /// Transfers bytes to the socket by `call`, a system call that takes them from a descriptor. Its arguments are the
-    /// socket, the index of the first byte and the maximum of bytes. It returns `None` to end the transfer early.
+    /// socket, the index of the first byte and the maximum number of bytes. It returns `None` to end the transfer
+    /// early.
     pub(super) async fn transfer(
         &mut self,
         bytes: usize,

@@ -39,7 +39,7 @@ struct Filters {
     /// `None` while they are in the pool, and once they have finished.
     list: DroppedInPool<Vec<Box<dyn BodyFilter>>>,
     compute: Arc<Compute>,
-    /// The maximum of bytes that one job filters.
+    /// The maximum number of bytes that one job filters.
     job_bytes: usize,
     /// Takes what a job needs before it; `None` for work of the server's own.
     claims: Option<Claims>,

@@ -19,7 +19,7 @@ use crate::http::response::FileBody;
 /// The minimum of remaining bytes for which a trip to the thread costs less than the copies that it saves.
 const BYTES_MIN: u64 = 512 * 1024;
 
-/// The maximum of bytes of one trip.
+/// The maximum number of bytes of one trip.
 const TRIP_BYTES_MAX: u64 = 16 << 20;
 
 /// A client that takes less in a second has no part in the thread for the rest of the response: the number of transfers

@@ -137,7 +137,8 @@ pub trait ResponseSink: ClientStream {
     /// Whether bytes are on their way that no call has reported yet: the next one begins with them.
     fn is_writing(&self) -> bool;
 
-    /// The maximum of bytes of the body that the client takes at present. It may take none before it has the header.
+    /// The maximum number of bytes of the body that the client takes at present. It may take none before it has the
+    /// header.
     fn window(&self) -> usize {
         usize::MAX
     }

@@ -17,7 +17,7 @@ use crate::http::response::{FileBody, Multipart, PartSource};
 /// The size in bytes up to which one write has several parts.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// The maximum of parts in one write, because each may take two system calls in one turn of the loop.
+/// The maximum number of parts in one write, because each may take two system calls in one turn of the loop.
 const WRITE_PARTS_MAX: usize = 64;
 
 /// A position in the body.

@@ -11,7 +11,8 @@ use super::{ResponseSink, SendError, Sender};
 use crate::http::response::BodyStream;
 use crate::rate_limit::charges::Charges;
 
-/// The maximum of bytes that a stream takes before it is known how many come next. It keeps them while it is silent.
+/// The maximum number of bytes that a stream takes before it is known how many come next. It keeps them while it is
+/// silent.
 pub(super) const STREAM_BYTES_MAX: usize = 64 * 1024;
 
 /// What a response may send.

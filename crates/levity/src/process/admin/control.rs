@@ -32,7 +32,8 @@ const FOLDER_USUAL: &str = "/run/levity";
 /// For a response: a reload waits for some seconds for each folder that does not respond.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// The maximum of requests that wait for the outcome of a reload. The other connections are left for questions after the health.
+/// The maximum number of requests that wait for the outcome of a reload. The other connections are left for questions
+/// after the health.
 const WAITING_MAX: usize = 8;
 
 /// The name in the query of a reload whose outcome the client waits for.

@@ -20,7 +20,7 @@ use self::control::{Commands, Control, Order};
 use self::pages::PagesListener;
 use crate::status::Status;
 
-/// The maximum of reloads that wait to be begun. Who asks for more waits.
+/// The maximum number of reloads that wait to be begun. Who asks for more waits.
 const ORDERS_MAX: usize = 16;
 
 /// The listeners of a server. Those that are dropped are closed, and the requests that they have are answered.

@@ -377,7 +377,7 @@ fn stream(generated: Generated) -> Body {
 }
 
 /// The response for a directory of one piece: with its length, if it is not too long. `entries` is a snapshot, or the
-/// piece and the maximum of entries. 503 as in [`of_snapshot`].
+/// piece and the maximum number of entries. 503 as in [`of_snapshot`].
 pub async fn of_one_piece(
     subject: Subject,
     claims: &Claims,
@@ -407,7 +407,7 @@ pub async fn of_one_piece(
 pub enum Entries {
     /// In order.
     Sorted(Arc<Snapshot>),
-    /// In the order of the file system; and the maximum of entries.
+    /// In the order of the file system; and the maximum number of entries.
     Piece(Listing, usize),
 }
 

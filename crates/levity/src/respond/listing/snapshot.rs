@@ -266,7 +266,7 @@ pub struct Key {
     pub directory: (u64, u64),
     /// The address of the root.
     pub root: usize,
-    /// The maximum of entries.
+    /// The maximum number of entries.
     pub entries_max: usize,
 }
 

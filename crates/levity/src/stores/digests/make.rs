@@ -18,7 +18,7 @@ use crate::http::filter::JOB_BYTES;
 use crate::loop_core::LoopCore;
 use crate::loop_core::compute::Compute;
 
-/// The maximum of files that are read at a time, over all workers.
+/// The maximum number of files that are read at a time, over all workers.
 pub(super) const MAKING_MAX: usize = 2;
 
 /// The size of a read in bytes.

@@ -7,7 +7,7 @@ use levity_disk::Meta;
 use levity_wire::digest::Algorithm;
 use quick_cache::sync::Cache;
 
-/// The maximum of digests that are kept: about 4 MiB.
+/// The maximum number of digests that are kept: about 4 MiB.
 const KEPT_MAX: usize = 16 * 1024;
 
 /// The length of the longest digest in bytes.

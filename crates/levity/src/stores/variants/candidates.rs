@@ -12,7 +12,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// again: the store may have been busy.
 const REQUESTS_MIN: u32 = 4;
 
-/// The maximum of files that are counted; with more, the counts begin anew.
+/// The maximum number of files that are counted; with more, the counts begin anew.
 const FILES_MAX: usize = 4096;
 
 /// The counts of one worker.

@@ -29,7 +29,7 @@ use crate::loop_core::compute::DroppedInPool;
 /// The size of a read in bytes.
 const READ_BYTES: usize = 256 * 1024;
 
-/// The maximum of bytes that one job compresses.
+/// The maximum number of bytes that one job compresses.
 const JOB_BYTES: usize = 16 * 1024;
 
 /// The size of a write in bytes.
@@ -42,8 +42,8 @@ pub const DICTIONARY_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Content in a coding is kept if it is at most this share of the original, in percent.
 const SIZE_PERCENT_MAX: u64 = 95;
 
-/// The maximum of bytes that are copied as dictionaries in [`COPY_TIME`]: a client that requests many files must not keep
-/// the disk busy.
+/// The maximum number of bytes that are copied as dictionaries in [`COPY_TIME`]: a client that requests many files must
+/// not keep the disk busy.
 const COPY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// See [`COPY_BYTES_MAX`].

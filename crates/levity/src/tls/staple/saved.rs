@@ -11,7 +11,7 @@ use levity_tls::files;
 /// The folder within that of all state.
 const FOLDER: &str = "ocsp";
 
-/// The maximum of bytes that are read of a file. A response has some kilobytes.
+/// The maximum number of bytes that are read of a file. A response has some kilobytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The mode of the files. They hold no secrets.

@@ -27,7 +27,7 @@ pub fn may_end(input: &[u8], bytes: usize, limits: &Limits) -> bool {
     input.contains(&b'\n') || bytes >= limits.head_bytes_max
 }
 
-/// The maximum of preloaded files per response; more are ignored.
+/// The maximum number of preloaded files per response; more are ignored.
 const PRELOAD_MAX: usize = 16;
 
 /// The start of a response, without hop-by-hop headers.

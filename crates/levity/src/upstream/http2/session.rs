@@ -32,7 +32,7 @@ pub struct Session {
     is_idle: Cell<bool>,
     /// The backend takes no more streams (GOAWAY), or the connection has failed.
     is_leaving: Cell<bool>,
-    /// Whether it was open, and its maximum of streams, when the backend last sent something.
+    /// Whether it was open, and its maximum number of streams, when the backend last sent something.
     offered: Cell<(bool, usize)>,
     cells: Arc<BackendCells>,
     waiting: Rc<Notify>,
@@ -90,7 +90,7 @@ impl Session {
         }
     }
 
-    /// The maximum of streams.
+    /// The maximum number of streams.
     pub fn streams_max(&self) -> usize {
         let allowed = self.requests.borrow().current_max_send_streams();
         allowed.min(STREAMS_MAX)

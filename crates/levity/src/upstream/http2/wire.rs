@@ -15,7 +15,7 @@ use super::failure;
 /// The bytes of a response that may arrive before they are passed on, for each stream. Its client may read slowly.
 const WINDOW_BYTES: u32 = 128 * 1024;
 
-/// The maximum of streams on a connection, whatever the backend allows.
+/// The maximum number of streams on a connection, whatever the backend allows.
 pub const STREAMS_MAX: usize = 100;
 
 /// The bytes of a request that wait in the connection, for each stream; about as many wait in the stream itself.
@@ -24,7 +24,8 @@ const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// How long frames of a stream that was reset here may still arrive without a reply.
 const RESET_DURATION: Duration = Duration::from_secs(1);
 
-/// The maximum of streams that were reset here and whose frames may still arrive. Each costs about half a kilobyte.
+/// The maximum number of streams that were reset here and whose frames may still arrive. Each costs about half a
+/// kilobyte.
 const RESET_STREAMS_MAX: usize = 1000;
 
 /// The size of the smallest frames that may fill the windows of all streams, in bytes.

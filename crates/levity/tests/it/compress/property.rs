@@ -25,8 +25,8 @@ const LEVELS: [(Coding, [u8; 3]); 3] = [
 /// How often a long piece repeats its bytes: several of them are more than a block of an encoder.
 const REPEATS: usize = 200;
 
-/// The maximum of bytes that are read of the input. All content is then below 1 MiB, from which on the decoder refuses
-/// what repeats itself too much.
+/// The maximum number of bytes that are read of the input. All content is then below 1 MiB, from which on the decoder
+/// refuses what repeats itself too much.
 const INPUT_BYTES_MAX: usize = 4096;
 
 struct Piece {

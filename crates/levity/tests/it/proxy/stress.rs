@@ -15,7 +15,7 @@ const LIFE: Duration = Duration::from_millis(200);
 const DEATH: Duration = Duration::from_millis(30);
 const TIME: Duration = Duration::from_secs(4);
 
-/// The maximum of attempts at a request: the first one and `retries`.
+/// The maximum number of attempts at a request: the first one and `retries`.
 const ATTEMPTS_MAX: usize = 3;
 
 /// The number of arrivals of each request, by method and ID.
@@ -78,7 +78,8 @@ impl Seen {
         (count(&self.right), errors, of_get, count(&self.cut))
     }
 
-    /// Asserts that most requests succeeded, no POST arrived twice, and no request more often than the maximum of attempts.
+    /// Asserts that most requests succeeded, no POST arrived twice, and no request more often than the maximum number
+    /// of attempts.
     #[track_caller]
     fn are_sound(&self, clients: usize, arrived: &Arrived) {
         eprintln!("right, errors, errors of GET, cut: {:?}", self.count());

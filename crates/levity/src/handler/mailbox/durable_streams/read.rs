@@ -20,10 +20,10 @@ use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::message::request::Request;
 
-/// About the maximum of bytes that a reader who waits gets at a time. A single append may be larger.
+/// About the maximum number of bytes that a reader who waits gets at a time. A single append may be larger.
 const READ_BYTES_MAX: usize = 256 * 1024;
 
-/// About the maximum of bytes of one response to a reader who does not wait. A single append may be larger.
+/// About the maximum number of bytes of one response to a reader who does not wait. A single append may be larger.
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
 impl Handling<'_> {

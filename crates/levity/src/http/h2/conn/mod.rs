@@ -27,7 +27,7 @@ use crate::http::arriving::Arriving;
 use crate::loop_core::LoopCore;
 use crate::message::request::Arrival;
 
-/// The maximum of bytes by which a window may be larger than usual because of bodies with a usual window.
+/// The maximum number of bytes by which a window may be larger than usual because of bodies with a usual window.
 const CREDIT_BYTES_MAX: usize = (CONNECTION_WINDOW_BYTES - USUAL_WINDOW_BYTES) as usize;
 
 /// A connection. Its methods borrow the cells, and return no borrow.

@@ -8,17 +8,17 @@ use levity_wire::http2::{self, HEADER_BYTES, PAYLOAD_BYTES_MAX, StreamId};
 
 use super::Conn;
 
-/// The maximum of bytes that wait for the client, except for one frame of each stream. With more, a slow client would hold memory, and
-/// a small response would wait behind large ones.
+/// The maximum number of bytes that wait for the client, except for one frame of each stream. With more, a slow client
+/// would hold memory, and a small response would wait behind large ones.
 const OUT_BYTES_MAX: usize = 64 * 1024;
 
 /// The maximum with replies to frames of the client. Above it nothing is read.
 const ANSWERS_BYTES_MAX: usize = 4 * OUT_BYTES_MAX;
 
-/// The maximum of bytes that a stream sends at a time.
+/// The maximum number of bytes that a stream sends at a time.
 pub(in crate::http::h2) const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// The maximum of frames in such a piece.
+/// The maximum number of frames in such a piece.
 const FRAMES_MAX: usize = PIECE_BYTES_MAX.div_ceil(PAYLOAD_BYTES_MAX);
 
 /// The minimum size of a piece that is written without a copy, in bytes.

@@ -13,7 +13,7 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(5);
 /// How long bytes of the client are dropped after the end of the output, or of the response to a request that has not ended.
 pub(in crate::http::h2) const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The maximum of reads per poll while bytes are dropped.
+/// The maximum number of reads per poll while bytes are dropped.
 const LINGER_READS_MAX: usize = 4;
 
 impl Conn {

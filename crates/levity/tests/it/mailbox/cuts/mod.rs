@@ -60,10 +60,10 @@ const OF_REDIS: [Cut; 8] = [
     Cut::FailOverLate,
 ];
 
-/// The maximum of cuts while a box is used.
+/// The maximum number of cuts while a box is used.
 const ROUND_CUTS_MAX: usize = 5;
 
-/// The maximum of messages that are acknowledged between two cuts.
+/// The maximum number of messages that are acknowledged between two cuts.
 const BETWEEN_MAX: usize = 40;
 
 fn variable(name: &str) -> Option<u64> {

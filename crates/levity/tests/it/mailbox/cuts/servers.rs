@@ -14,7 +14,7 @@ use crate::faults::Faults;
 use crate::servers::{Server as Redis, Switch};
 use crate::support::{Launch, Server, Tree, wait_until};
 
-/// The maximum of messages that are published or refused while a state lasts.
+/// The maximum number of messages that are published or refused while a state lasts.
 const WHILE_MAX: usize = 40;
 
 /// Faults of a disk, as `fault.c` names them. A call of several fails at places that the first one of all does not reach.
