@@ -37,6 +37,9 @@ const HOG_MIN: Duration = Duration::from_millis(5);
 /// A run queue wait that was read as long ago is read again where a turn begins. A longer interval would hide stalls: a wait
 /// before the poll is taken for one within it.
 const RUN_QUEUE_AGE_MAX: Duration = POLL_MIN;
+/// After a request that timed each of its steps, no other does so for this long: its looks at the clock cost a tenth of
+/// a response from memory.
+const STEPS_INTERVAL: Duration = Duration::from_millis(1);
 /// A busy loop that never sleeps takes a new base sample this often.
 const BASE_AGE_MAX: Duration = Duration::from_millis(50);
 /// How often the watchdog looks.
@@ -314,13 +317,10 @@ pub fn poll_start() -> Instant {
         .unwrap_or_else(Instant::now)
 }
 
-/// Whether the caller is the first to ask since the loop waited for events, or for 50 ms if it has not waited since.
-/// Always so on a thread without a watch.
-pub fn is_first_of_turn() -> bool {
-    WATCH.with(|watch| {
-        let watch = watch.get();
-        watch.is_none_or(|watch| watch.is_turn_new.replace(false))
-    })
+/// Whether the caller is to time each of its steps: the first to ask since the loop waited for events, or for 50 ms if
+/// it has not waited since, but at most one in a millisecond. Always so on a thread without a watch.
+pub fn is_time_for_steps() -> bool {
+    WATCH.with(|watch| watch.get().is_none_or(Watch::is_time_for_steps))
 }
 
 /// The watch over this thread's polls.
@@ -331,8 +331,10 @@ pub struct Watch {
     base: Cell<Sample>,
     /// When the poll that runs began.
     began: Cell<Option<Instant>>,
-    /// No task has asked yet whether it is the first of the turn.
-    is_turn_new: Cell<bool>,
+    /// No request has timed each of its steps in this turn, and one may.
+    may_time_steps: Cell<bool>,
+    /// The turn in which the last request did so began then, in nanoseconds of [`clock_ns`].
+    steps_timed_ns: Cell<u64>,
 }
 
 impl Watch {
@@ -352,7 +354,8 @@ impl Watch {
                     base: Cell::new(run_queue.sample(Duration::ZERO)),
                     run_queue,
                     began: Cell::new(None),
-                    is_turn_new: Cell::new(true),
+                    may_time_steps: Cell::new(true),
+                    steps_timed_ns: Cell::new(0),
                 }
             });
         });
@@ -366,7 +369,18 @@ impl Watch {
 
     fn take_base(&self) {
         self.base.set(self.run_queue.sample(RUN_QUEUE_AGE_MAX));
-        self.is_turn_new.set(true);
+        self.may_time_steps.set(true);
+    }
+
+    fn is_time_for_steps(&self) -> bool {
+        let turn_ns = self.base.get().at_ns;
+        let age_ns = turn_ns.saturating_sub(self.steps_timed_ns.get());
+        let is_time =
+            self.may_time_steps.replace(false) && Duration::from_nanos(age_ns) >= STEPS_INTERVAL;
+        if is_time {
+            self.steps_timed_ns.set(turn_ns);
+        }
+        is_time
     }
 
     fn poll_begins(&self, task: u64, step: Step) -> Polling<'_> {
@@ -723,12 +737,23 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_has_one_first() {
-        assert!(is_first_of_turn() && is_first_of_turn(), "no watch");
+    fn one_of_a_turn_and_of_a_millisecond_times_its_steps() {
+        assert!(is_time_for_steps() && is_time_for_steps(), "no watch");
         Watch::install(Arc::new(PollStats::new(0)));
-        assert!(is_first_of_turn() && !is_first_of_turn());
-        Watch::turn_begins();
-        assert!(is_first_of_turn() && !is_first_of_turn());
+        let turn_at = |ns: u64| {
+            WATCH.with(|watch| {
+                let watch = watch.get().unwrap();
+                let base = watch.base.get();
+                watch.take_base();
+                watch.base.set(Sample { at_ns: ns, ..base });
+            });
+        };
+        turn_at(5_000_000);
+        assert!(is_time_for_steps() && !is_time_for_steps());
+        turn_at(5_999_999);
+        assert!(!is_time_for_steps(), "less than a millisecond later");
+        turn_at(6_000_000);
+        assert!(is_time_for_steps() && !is_time_for_steps());
     }
 
     #[test]

@@ -76,8 +76,8 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// Time that a request spent in each step: accept (from the connection to its first request, only once per
     /// connection), parse, route, resolve, upstream (waiting for the header of an application's response, and for more
     /// of its body), respond, filter, send. Waiting for the disk and for the client is included: in resolve and send.
-    /// Of the requests that a worker handles in one turn of its loop, the first is timed step by step, and with
-    /// `log.timing` or `server_timing` all are. For the others a step counts that the request waited in, and the last;
+    /// Of the requests that a worker handles in one turn of its loop, the first is timed step by step, at most one in a
+    /// millisecond, and with `log.timing` or `server_timing` all are. For the others a step counts that the request waited in, and the last;
     /// the time of a poll counts for the step in which it ends.
     ///
     /// `resolve`: files that are not open yet wait for the disk; compare with levity_disk_queue_seconds and

@@ -3,10 +3,10 @@
 //!
 //! A step ends where the next begins, so one look at the clock serves both. A look at the clock
 //! costs as much as routing: where the log or `Server-Timing` needs the steps, each ends with one;
-//! otherwise only the first request of each turn of the loop is timed so. A proxied request adds
-//! its attempts: slot, connection and header of the response. Each trip to the disk adds queue and
-//! read time, each write its time, and filters the wait for a computing thread and the time in it.
-//! Single chunks are kept only with `log.timing = "chunk"`, 128 per request. The keys of the log
+//! otherwise only the first request of a turn of the loop is timed so, at most one in a
+//! millisecond. A proxied request adds its attempts: slot, connection and header of the response.
+//! Each trip to the disk adds queue and read time, each write its time, and filters the wait for a
+//! computing thread and the time in it. Single chunks are kept only with `log.timing = "chunk"`, 128 per request. The keys of the log
 //! are the interface for what reads it.
 
 mod chunks;
