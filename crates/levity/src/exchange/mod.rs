@@ -183,7 +183,7 @@ fn body<S: ResponseSink + 'static>(
 }
 
 fn begin_steps(trace: &mut Trace, service: &Service) {
-    if service.times_each_step || stall::is_first_of_turn() {
+    if service.times_each_step || stall::is_time_for_steps() {
         trace.time_each_step();
     }
     trace.enter(Step::Route);

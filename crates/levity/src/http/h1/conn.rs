@@ -1,6 +1,6 @@
 //! An HTTP/1 connection of a client.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use crate::files::missing_lookups::FailedLookups;
 use crate::http::arriving::{Arriving, Registration};
 use crate::http::gathered::Gathered;
 use crate::http::request_body::ClientStream;
-use crate::http::send::{self, Head, Progress, ResponseSink};
+use crate::http::send::{self, ClientSocket, Head, Progress, ResponseSink};
 use crate::loop_core::LoopCore;
 use crate::message::fields::Fields;
 use crate::message::request::{Arrival, RequestError};
@@ -464,8 +464,37 @@ impl ClientStream for Conn {
     }
 }
 
+/// The socket of a connection without TLS.
+pub struct PlainSocket<'c> {
+    transport: Ref<'c, Transport>,
+    core: &'c LoopCore,
+}
+
+impl ClientSocket<Header> for PlainSocket<'_> {
+    fn is_tcp(&self) -> bool {
+        matches!(self.transport.socket(), Some(Socket::Tcp(_)))
+    }
+
+    fn try_move<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        let socket = self.transport.socket();
+        socket.ok_or(io::ErrorKind::NotConnected)?.try_move(call)
+    }
+
+    fn try_send_header(&self, header: &mut Option<Header>) -> io::Result<Progress> {
+        let head = header.as_ref().map_or(&[][..], Header::rest);
+        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+        let bytes = self.try_move(|socket| Ok(rustix::net::send(socket, head, flags)?))?;
+        Ok(Progress {
+            bytes,
+            body_bytes: head::advance(header, bytes, self.core),
+            is_complete: header.is_none(),
+        })
+    }
+}
+
 impl ResponseSink for Conn {
     type Header = Header;
+    type Socket<'s> = PlainSocket<'s>;
 
     fn core(&self) -> &Rc<LoopCore> {
         &self.core
@@ -557,31 +586,10 @@ impl ResponseSink for Conn {
         }))
     }
 
-    fn has_socket(&self) -> bool {
-        self.transport.borrow().socket().is_some()
-    }
-
-    fn has_tcp_socket(&self) -> bool {
-        matches!(self.transport.borrow().socket(), Some(Socket::Tcp(_)))
-    }
-
-    fn try_move<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
-        let transport = self.transport.borrow();
-        let socket = transport.socket();
-        socket
-            .expect("a transport without a socket is sent bytes from memory")
-            .try_move(call)
-    }
-
-    fn try_send_header(&self, header: &mut Option<Header>) -> io::Result<Progress> {
-        let head = header.as_ref().map_or(&[][..], Header::rest);
-        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-        let bytes = self.try_move(|socket| Ok(rustix::net::send(socket, head, flags)?))?;
-        Ok(Progress {
-            bytes,
-            body_bytes: head::advance(header, bytes, &self.core),
-            is_complete: header.is_none(),
-        })
+    fn socket(&self) -> Option<PlainSocket<'_>> {
+        let (transport, core) = (self.transport.borrow(), &self.core);
+        let has_socket = transport.socket().is_some();
+        has_socket.then_some(PlainSocket { transport, core })
     }
 
     fn reset(&self) {

@@ -10,7 +10,10 @@ use levity_disk::{Class, Meta, OpenFile, Ready, transmit, usage};
 use levity_net::TURN_BYTES_MAX;
 use tokio::time;
 
-use super::{ResponseSink, SendError, Sender, disconnected, poll_before_body, with_send_timeout};
+use super::{
+    ClientSocket, ResponseSink, SendError, Sender, disconnected, poll_before_body,
+    with_send_timeout,
+};
 use crate::files::disk_client::{
     DiskClient, FIRST_BYTES, Read, ReadAhead, WHOLE_BYTES, is_refused,
 };
@@ -167,7 +170,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                     (read.ready, read.chunk)
                 }
             };
-            if matches!(ready, Ready::PageCache { .. }) && !self.sink.has_socket() {
+            if matches!(ready, Ready::PageCache { .. }) && self.sink.socket().is_none() {
                 // To copy them here would wait for the disk if they have been evicted.
                 disk.read_into_memory();
                 continue;
@@ -366,7 +369,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let sent = match &ready {
             Ready::Bytes(buffer) => {
                 let memory_file = buffer.memory_file();
-                let memory_file = memory_file.filter(|_| self.sink.has_socket());
+                let memory_file = memory_file.filter(|_| self.sink.socket().is_some());
                 let send = async |sender: &mut Self| {
                     let Some((memory, offset)) = memory_file else {
                         return sender.send_bytes(&buffer[..bytes]).await;
@@ -447,7 +450,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let mut sent = 0;
         while sent < bytes {
             let len = self.grant((bytes - sent).min(TURN_BYTES_MAX)).await?;
-            match self.sink.try_move(|socket| call(socket, sent as u64, len)) {
+            match self.try_move(|socket| call(socket, sent as u64, len)) {
                 Ok(None) => return Ok(()),
                 Ok(Some(0)) => {
                     return Err(SendError::Unreadable(io::ErrorKind::UnexpectedEof.into()));
@@ -470,7 +473,10 @@ impl<S: ResponseSink> Sender<'_, S> {
     pub(super) async fn send_header_with_more(&mut self) -> Result<(), SendError> {
         self.encode_header();
         while self.header.is_some() {
-            match self.sink.try_send_header(&mut self.header) {
+            let socket = self.sink.socket().ok_or(SendError::Gone);
+            // The socket borrows the connection, which others use while this waits.
+            let sent = socket?.try_send_header(&mut self.header);
+            match sent {
                 Ok(progress) => self.count_sent(progress.bytes, progress.body_bytes).await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.wait_writable().await?;

@@ -37,7 +37,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         self.is_committed()
             && file.remaining >= BYTES_MIN
             && file.cached.warm.get()
-            && self.sink.has_tcp_socket()
+            && self.has_tcp_socket()
             && file.offset >= self.pace.thread_from
             && self.throttle.allowance() as u64 >= BYTES_MIN
     }
@@ -57,7 +57,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         self.send_header_with_more().await?;
         self.wait_writable().await?;
         let clone = |socket: BorrowedFd<'_>| socket.try_clone_to_owned();
-        let socket = match self.sink.try_move(clone) {
+        let socket = match self.try_move(clone) {
             Ok(socket) => Arc::new(socket),
             Err(error) => {
                 if error.kind() != io::ErrorKind::WouldBlock {
@@ -113,12 +113,10 @@ impl<S: ResponseSink> Sender<'_, S> {
     /// Tells the runtime if the send buffer is full, which it does not learn from the thread. It waits for an event only
     /// after a call that would block.
     fn note_full(&self) {
-        let _ = self
-            .sink
-            .try_move(|socket| match transmit::is_writable(socket)? {
-                true => Ok(()),
-                false => Err(io::ErrorKind::WouldBlock.into()),
-            });
+        let _ = self.try_move(|socket| match transmit::is_writable(socket)? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        });
     }
 
     /// One trip to the thread; `None` if it is late.

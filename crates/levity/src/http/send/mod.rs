@@ -67,6 +67,7 @@ pub mod parked;
 mod stream;
 mod throttle;
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::mem;
@@ -102,6 +103,11 @@ use crate::rate_limit::charges::Charges;
 pub trait ResponseSink: ClientStream {
     /// An encoded header section.
     type Header;
+
+    /// The client's socket.
+    type Socket<'s>: ClientSocket<Self::Header>
+    where
+        Self: 's;
 
     /// The core of the loop that serves the stream.
     fn core(&self) -> &Rc<LoopCore>;
@@ -160,29 +166,46 @@ pub trait ResponseSink: ClientStream {
         trailers: &Trailers,
     ) -> Poll<io::Result<Progress>>;
 
-    /// Whether the client has a socket, to which `sendfile` and `splice` may transfer bytes.
-    fn has_socket(&self) -> bool;
+    /// The client's socket, if `sendfile` and `splice` may transfer bytes to it: nothing is to be put around or between
+    /// them. The same for the whole stream.
+    fn socket(&self) -> Option<Self::Socket<'_>>;
 
-    /// Whether that is a TCP socket. `splice` never waits for one. Before Linux 6.5 it waited for the reader of a Unix
+    /// Makes the end of the stream a reset, by which the client detects an incomplete response.
+    fn reset(&self);
+}
+
+/// A socket to which the kernel transfers bytes that the server never has in its memory.
+pub trait ClientSocket<Header> {
+    /// Whether it is a TCP socket. `splice` never waits for one. Before Linux 6.5 it waited for the reader of a Unix
     /// socket, who may wait for a disk meanwhile.
-    fn has_tcp_socket(&self) -> bool;
+    fn is_tcp(&self) -> bool;
 
-    /// Runs a system call that transfers bytes to the client's socket. Panics if the client
-    /// [has none](ResponseSink::has_socket).
+    /// Runs a system call that transfers bytes to it.
     ///
     /// # Errors
     /// As for `call`; `WouldBlock` when the send buffer is full.
     fn try_move<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T>;
 
-    /// Sends the rest of `header` with `MSG_MORE`, so that bytes of the body share its packet. Panics if the client
-    /// [has no socket](ResponseSink::has_socket).
+    /// Sends the rest of `header` with `MSG_MORE`, so that bytes of the body share its packet.
     ///
     /// # Errors
     /// As for `send`; `WouldBlock` when the send buffer is full.
-    fn try_send_header(&self, header: &mut Option<Self::Header>) -> io::Result<Progress>;
+    fn try_send_header(&self, header: &mut Option<Header>) -> io::Result<Progress>;
+}
 
-    /// Makes the end of the stream a reset, by which the client detects an incomplete response.
-    fn reset(&self);
+/// The socket of streams that have none.
+impl<Header> ClientSocket<Header> for Infallible {
+    fn is_tcp(&self) -> bool {
+        match *self {}
+    }
+
+    fn try_move<T>(&self, _: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        match *self {}
+    }
+
+    fn try_send_header(&self, _: &mut Option<Header>) -> io::Result<Progress> {
+        match *self {}
+    }
 }
 
 /// How a client learns where a body ends.
@@ -657,9 +680,19 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         self.send_bytes(&bytes[start..range.end]).await
     }
 
+    fn has_tcp_socket(&self) -> bool {
+        self.sink.socket().is_some_and(|socket| socket.is_tcp())
+    }
+
+    /// Runs a system call that transfers bytes to the client's socket.
+    fn try_move<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        let socket = self.sink.socket();
+        socket.ok_or(io::ErrorKind::NotConnected)?.try_move(call)
+    }
+
     fn sends_pages(&self, bytes: usize) -> bool {
         bytes >= PAGES_BYTES_MIN
-            && self.sink.has_tcp_socket()
+            && self.has_tcp_socket()
             && self.sink.core().zero_copy.pages.borrow().is_some()
     }
 

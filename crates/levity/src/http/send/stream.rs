@@ -26,7 +26,7 @@ impl<S: ResponseSink> Sender<'_, S> {
     ) -> Result<(), SendError> {
         // Chunks and frames have to be written between the bytes.
         let is_plain = matches!(self.framing, Framing::ByLength | Framing::ByClosing);
-        let may_splice = is_plain && self.sink.has_tcp_socket() && !self.throttle.is_on();
+        let may_splice = is_plain && self.has_tcp_socket() && !self.throttle.is_on();
         loop {
             self.grant_beside(&mut *stream, STREAM_BYTES_MAX).await?;
             match self.next_piece(stream, may_splice, trace).await? {
@@ -138,7 +138,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         while !pipe.is_empty() {
             // Without `MSG_MORE`: the backend may be silent for long.
             let drain = |socket: BorrowedFd<'_>| pipe.drain(socket, pipe.len(), false);
-            match self.sink.try_move(drain) {
+            match self.try_move(drain) {
                 Ok(moved) => self.count_sent(moved, moved).await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let sink = self.sink;

@@ -1,8 +1,8 @@
 //! A stream as the sink of a response.
 
+use std::convert::Infallible;
 use std::io;
 use std::num::NonZeroU64;
-use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -93,6 +93,7 @@ impl Stream {
 
 impl ResponseSink for Stream {
     type Header = Header;
+    type Socket<'s> = Infallible;
 
     fn core(&self) -> &Rc<LoopCore> {
         self.conn.core()
@@ -205,20 +206,9 @@ impl ResponseSink for Stream {
         }))
     }
 
-    fn has_socket(&self) -> bool {
-        false
-    }
-
-    fn has_tcp_socket(&self) -> bool {
-        false
-    }
-
-    fn try_move<T>(&self, _: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
-        unreachable!("frames are made in memory")
-    }
-
-    fn try_send_header(&self, _: &mut Option<Header>) -> io::Result<Progress> {
-        unreachable!("frames are made in memory")
+    /// Frames are made in memory.
+    fn socket(&self) -> Option<Infallible> {
+        None
     }
 
     fn reset(&self) {
