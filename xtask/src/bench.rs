@@ -96,9 +96,10 @@ const TOOLS: &[Tool] = &[
 ];
 
 /// Builds what c4 measures.
-const DURABLE_APPEND: [&str; 6] = [
+const DURABLE_APPEND: [&str; 7] = [
     "build",
-    "--release",
+    "--profile",
+    "dist",
     "--package",
     "levity-disk",
     "--example",
@@ -111,7 +112,7 @@ pub fn run(words: &[&str]) -> Result<()> {
     if !help {
         prepare()?;
     }
-    let mut packages = vec!["build", "--release", "--package", "levity-bench"];
+    let mut packages = vec!["build", "--profile", "dist", "--package", "levity-bench"];
     packages.extend(["--package", "fcgi-stat-accel"]);
     if !help && !has_option(words, "--levity") {
         packages.extend(["--package", "levity"]);
@@ -124,7 +125,7 @@ pub fn run(words: &[&str]) -> Result<()> {
     let metadata = run::metadata()?;
     let target = metadata["target_directory"].as_str().unwrap_or("target");
     let words = if help { &["--help"] } else { words };
-    run::run(&mut levity_bench(&Path::new(target).join("release"), words))
+    run::run(&mut levity_bench(&Path::new(target).join("dist"), words))
 }
 
 fn prepare() -> Result<()> {

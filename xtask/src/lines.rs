@@ -19,7 +19,6 @@ const MAILBOX: &[&str] = &[
     "levity-wire/src/sse.rs",
     "levity-wire/src/websocket",
     "levity-wire/src/websocket.rs",
-    "levity/src/gateway/for_mailboxes.rs",
     "levity/src/handler/mailbox",
     "levity/src/handler/resume",
     "levity/src/mailboxes",

@@ -70,6 +70,7 @@ fn docs() -> Result<()> {
         ["-p", "levity-config", "--test", "reference"],
         ["-p", "levity-config", "--lib", "manual"],
         ["-p", "levity-telemetry", "--lib", "docs"],
+        ["-p", "levity-telemetry", "--lib", "documentation"],
         ["-p", "levity", "--lib", "manual"],
     ] {
         let mut cargo = run::cargo(&["test"]);

@@ -121,7 +121,7 @@ fn append(folder: &Path, writers: usize, seconds: f64) -> Result<Appended> {
     let program = built.with_file_name("examples").join(PROGRAM);
     if !program.exists() {
         return Err(Failure::new(format!(
-            "no {}: build it with `cargo build --release -p levity-disk --example {PROGRAM}`",
+            "no {}: build it with `cargo build --profile dist -p levity-disk --example {PROGRAM}`",
             program.display()
         )));
     }

@@ -223,7 +223,7 @@ pub struct Run {
     #[arg(long, value_delimiter = ',', default_values_t = HTTP2_PEERS.map(str::to_owned))]
     pub http2_peers: Vec<String>,
     /// Levity's binary.
-    #[arg(long, default_value = "target/release/levity")]
+    #[arg(long, default_value = "target/dist/levity")]
     pub levity: PathBuf,
     /// The directory of the results.
     #[arg(long, default_value = "bench/results")]

@@ -59,12 +59,13 @@ fn measure(case: &'static Case, binary: &Path, options: &Options) -> Result<Meas
 fn build() -> Result<PathBuf> {
     run::run(&mut run::cargo(&[
         "build",
-        "--release",
+        "--profile",
+        "dist",
         "--locked",
         "--package",
         "levity",
     ]))?;
     let metadata = run::metadata()?;
     let target = metadata["target_directory"].as_str().unwrap_or("target");
-    Ok(Path::new(target).join("release/levity"))
+    Ok(Path::new(target).join("dist/levity"))
 }

@@ -6,7 +6,7 @@ use super::measure::CASES;
 use crate::run::Result;
 
 const USAGE: &str = "usage: cargo xtask instructions [--binary PATH] [--case NAME] [--functions N] [--inlined] [--check | --record]\n\
-    --binary PATH    count in this program; without it, the release profile is built\n\
+    --binary PATH    count in this program; without it, the profile dist is built\n\
     --case NAME      http1, http2 or pipelined; without it, all\n\
     --functions N    lines of the table; default: 40\n\
     --inlined        count instructions for the function in whose source they are, also where it is inlined; what is\n\

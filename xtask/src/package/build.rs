@@ -45,7 +45,8 @@ pub fn build(release: &Release, target: &Target) -> Result<PathBuf> {
     ]))?;
     let mut cargo = alone(run::cargo(&[
         "build",
-        "--release",
+        "--profile",
+        "dist",
         "--locked",
         "--offline",
         "--package",
@@ -63,7 +64,7 @@ pub fn build(release: &Release, target: &Target) -> Result<PathBuf> {
         .env(EPOCH, &release.epoch);
     run::run(&mut cargo)?;
     let folder = target_folder().join(target.triple);
-    Ok(folder.join("release/levity"))
+    Ok(folder.join("dist/levity"))
 }
 
 /// The compiler that cargo uses.

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +18,10 @@ const RERUN_TIME_MAX: Duration = Duration::from_secs(600);
 /// A program that has ended is read from until it has been silent for this long: a process that it has left behind may
 /// hold its output open for ever.
 const SILENCE_MAX: Duration = Duration::from_millis(500);
+
+/// How many programs run at the same time. Their tests wait for most of their time: one program at a time leaves half of
+/// the processors idle.
+const PROGRAMS: usize = 2;
 
 /// How tests are run.
 pub struct Runner<'a> {
@@ -36,6 +41,16 @@ struct Outcome {
     unsteady: Vec<String>,
     /// Tests that failed twice, were not run again, or took their program down.
     failed: Vec<String>,
+}
+
+/// What the first run of a program has shown.
+struct Ran {
+    time: Duration,
+    passed: usize,
+    /// The tests to run again: those that failed, and after a crash all that have not reported.
+    failures: Vec<String>,
+    /// The program has failed, but no test of it.
+    fault: Option<String>,
 }
 
 /// A test that has to be run again.
@@ -64,11 +79,12 @@ impl Runner<'_> {
         times: &mut Vec<(Duration, String)>,
     ) -> Result<Outcome> {
         let (mut outcome, mut failures) = (Outcome::default(), Vec::new());
-        for suite in suites {
-            println!("\n$ cargo test {}", suite.name);
-            let start = Instant::now();
-            failures.extend(self.run_suite(suite, &mut outcome)?);
-            times.push((start.elapsed(), suite.name.clone()));
+        for (suite, ran) in self.run_programs(suites)? {
+            times.push((ran.time, suite.name.clone()));
+            outcome.passed += ran.passed;
+            outcome.failed.extend(ran.fault);
+            let tests = ran.failures.into_iter();
+            failures.extend(tests.map(|test| Failure { suite, test }));
         }
         let start = Instant::now();
         for failure in failures {
@@ -80,27 +96,54 @@ impl Runner<'_> {
         Ok(outcome)
     }
 
-    /// Runs a program. Returns the tests to run again: those that failed, and after a crash all that have not reported.
-    fn run_suite<'s>(&self, suite: &'s Suite, outcome: &mut Outcome) -> Result<Vec<Failure<'s>>> {
+    /// Runs each program once, [`PROGRAMS`] at a time.
+    fn run_programs<'s>(&self, suites: &'s [Suite]) -> Result<Vec<(&'s Suite, Ran)>> {
+        let next = AtomicUsize::new(0);
+        let run_some = || {
+            let mut ran = Vec::new();
+            while let Some(suite) = suites.get(next.fetch_add(1, Ordering::Relaxed)) {
+                ran.push((suite, self.run_program(suite)?));
+            }
+            Ok(ran)
+        };
+        let ran = thread::scope(|scope| {
+            let threads: Vec<_> = (0..PROGRAMS).map(|_| scope.spawn(run_some)).collect();
+            let joined = threads
+                .into_iter()
+                .map(|thread| thread.join().expect("it does not panic"));
+            joined.collect::<Result<Vec<_>>>()
+        })?;
+        Ok(ran.into_iter().flatten().collect())
+    }
+
+    /// Runs a program, and prints its output when it has ended.
+    fn run_program(&self, suite: &Suite) -> Result<Ran> {
+        let start = Instant::now();
+        let mut output = format!("\n$ cargo test {}\n", suite.name);
         let (report, status) = self.report(self.command(suite), |line| {
             // The verdict is that of the second run.
             if !line.starts_with("test result: FAILED") {
-                print!("{line}");
+                output.push_str(line);
             }
         })?;
-        outcome.passed += report.passed();
-        let tests = match report.is_complete() {
+        let mut ran = Ran {
+            time: start.elapsed(),
+            passed: report.passed(),
+            failures: Vec::new(),
+            fault: None,
+        };
+        ran.failures = match report.is_complete() {
             true => report.failed,
             false => {
-                println!("the program has crashed: {status}");
+                output.push_str(&format!("the program has crashed: {status}\n"));
                 report.unsettled(self.list(suite)?)
             }
         };
-        if tests.is_empty() && !status.success() {
-            outcome.failed.push(format!("{} ({status})", suite.name));
+        if ran.failures.is_empty() && !status.success() {
+            ran.fault = Some(format!("{} ({status})", suite.name));
         }
-        let failures = tests.into_iter().map(|test| Failure { suite, test });
-        Ok(failures.collect())
+        print!("{output}");
+        Ok(ran)
     }
 
     fn command(&self, suite: &Suite) -> Command {
