@@ -6,10 +6,9 @@ use std::sync::Arc;
 use levity_config::{AddressSet, Config, Gates, Matcher};
 use levity_wire::http1;
 
-use super::handlers::boxed;
 use super::resources::{Resources, SiteParts};
 use crate::credentials::Users;
-use crate::handler::chain::Handlers;
+use crate::handler::chain::{Handlers, boxed};
 use crate::handler::gate::access::Access;
 use crate::handler::gate::basic_auth::BasicAuth;
 use crate::handler::gate::forward_auth::ForwardAuth;

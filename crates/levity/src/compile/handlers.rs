@@ -9,7 +9,7 @@ use levity_config::{Answer, Part, Pattern, Template, Try};
 use super::resources::{Resources, SiteParts};
 use super::{gates, uploads};
 use crate::handler::acme::Acme;
-use crate::handler::chain::{Handler, Handlers};
+use crate::handler::chain::{Handler, Handlers, boxed};
 use crate::handler::file_step::{Candidate, FileStep};
 use crate::handler::gate::closed::Closed;
 use crate::handler::https::{HttpsRedirect, HttpsRules};
@@ -101,11 +101,6 @@ fn tried(
         handlers.push(boxed(Refuse(404)));
     }
     handlers
-}
-
-/// As locations have it.
-pub fn boxed(handler: impl Handler + 'static) -> Box<dyn Handler> {
-    Box::new(handler)
 }
 
 /// What answers authorities, for a site that gets its certificates from them.

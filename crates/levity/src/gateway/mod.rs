@@ -12,7 +12,7 @@
 //!       |
 //!    response    response.rs                   both directions at once, until the header is here
 //!       |
-//!    handler     handler/proxy.rs              the Response, or what it names instead (sendfile/)
+//!    handler     handler/proxy.rs              the Response, or what it names instead
 //! ```
 //!
 //! An attempt takes a slot at a backend, connects, and sends the request while it waits for the
@@ -38,12 +38,10 @@
 //! wait for, and that room costs every request more than a box costs the few that need it.
 
 mod drain;
-pub mod for_mailboxes;
 mod heartbeat;
 pub mod reported;
 pub mod response;
 pub mod rewrite;
-pub mod sendfile;
 pub mod spooled;
 mod stderr;
 pub mod subrequest;
@@ -67,11 +65,8 @@ use levity_wire::http1::Method;
 use levity_wire::path;
 
 use crate::credentials::Identity;
-use crate::gateway::for_mailboxes::ForMailboxes;
 use crate::gateway::response::{BeforeBody, UpstreamResponse};
 use crate::gateway::rewrite::{Asked, rewrite};
-use crate::gateway::sendfile::{Delegated, preload};
-use crate::gateway::subrequest::Origin;
 use crate::gateway::upload::Upload;
 use crate::http::request_body::RequestBody;
 use crate::http::response::{Body, BodyStream, Response};
@@ -85,7 +80,7 @@ use crate::upstream::failure::Failure;
 use crate::upstream::pool::{Lease, Pool, SlotRequest};
 use crate::upstream::proxy::Proxy;
 use crate::upstream::sticky::{self, Affinity};
-use crate::upstream::upstream_request::{Length, UpstreamRequest};
+use crate::upstream::upstream_request::{Length, OwnHeader, UpstreamRequest};
 use crate::worker::Worker;
 
 /// Attempts that backends have not looked at, for one request: each may have met a connection that was about to end.
@@ -103,63 +98,38 @@ pub struct Gateway<'a> {
     pub body: &'a RequestBody,
     /// What the gates know of its sender.
     pub identity: &'a Identity,
+    /// Headers besides those of the client and of the route.
+    pub own_headers: &'a [OwnHeader],
 }
 
-/// The answer of an upstream.
-pub enum Answered {
-    /// A response for the client.
-    Response(Response),
-    /// The upstream has delegated the body to this server (X-Sendfile, X-Accel-Redirect).
-    Delegated(Box<Delegated>),
-    /// The upstream says what to do with mailboxes.
-    ForMailboxes(Box<ForMailboxes>),
+/// A response whose header has arrived.
+pub struct Fetched {
+    /// The header.
+    pub head: Head,
+    /// The rest of the response.
+    pub rest: Box<UpstreamResponse>,
+    /// Who sends it.
+    pub backend: Arc<Backend>,
 }
-
-/// The header of a response, the rest of the response, and the backend that sends it.
-type Received = (Head, Box<UpstreamResponse>, Arc<Backend>);
 
 impl Gateway<'_> {
     /// Sends `request` to the upstream of `proxy` and waits for the header of the response. `script` is the
-    /// script that the upstream runs, if any. A failure becomes an error response.
-    pub async fn answer(
+    /// script that the upstream runs, if any.
+    ///
+    /// # Errors
+    /// The last failure, which is in `trace`.
+    pub async fn fetch(
         &self,
         request: &Request,
-        proxy: &Arc<Proxy>,
+        proxy: &Proxy,
         script: Option<&RunnableScript>,
         trace: &mut Trace,
-    ) -> Answered {
+    ) -> Result<Fetched, Failure> {
         trace.enter(Step::Upstream);
         let pool = self.worker.pools.of(&proxy.upstream);
         let trace = trace.ask_upstream(pool.cells().clone());
-        let received = self.forward(request, proxy, script, &pool, trace).await;
-        let (head, mut response, backend) = match received {
-            Ok(received) => received,
-            Err(failure) => {
-                trace.failed(failure.side, failure.kind);
-                return Answered::Response(reported::response(&failure));
-            }
-        };
-        preload::take(&head, request, self.client, proxy, self.worker);
-        let uses_mailboxes = proxy.mailboxes.is_some()
-            && request.head.method != Method::Head
-            && head.uses_mailboxes();
-        if head.delegates() && !uses_mailboxes {
-            let origin = Origin {
-                scheme: self.client.scheme,
-                host: request.host().to_vec(),
-            };
-            let (proxy, etag) = (proxy.clone(), self.service.config.server.etag);
-            let delegated = Delegated::of(head, response, backend, proxy, origin, etag);
-            return Answered::Delegated(Box::new(delegated));
-        }
-        if response.holds_body() {
-            Box::pin(self.finish_expectation(&head, &mut response)).await;
-        }
-        if uses_mailboxes {
-            let answer = ForMailboxes::new(head, response, proxy.clone(), backend);
-            return Answered::ForMailboxes(Box::new(answer));
-        }
-        Answered::Response(respond(request, head, response))
+        let fetched = self.forward(request, proxy, script, &pool, trace).await;
+        fetched.inspect_err(|failure| trace.failed(failure.side, failure.kind))
     }
 
     /// Buffers the body where that is necessary, and sends the request.
@@ -170,7 +140,7 @@ impl Gateway<'_> {
         script: Option<&RunnableScript>,
         pool: &Rc<Pool>,
         trace: &mut UpstreamTrace,
-    ) -> Result<Received, Failure> {
+    ) -> Result<Fetched, Failure> {
         let limited = self.body.limit(proxy.body_bytes_max);
         limited.map_err(|reject| Failure::of_client(reject.into()))?;
         let mut upload = Upload::new(self.body.clone()).map_err(Failure::of_client)?;
@@ -207,6 +177,7 @@ impl Gateway<'_> {
             outgoing.whole_path = asked.map_err(|reject| Failure::of_client(reject.into()))?;
         }
         outgoing.identity = self.identity;
+        outgoing.own_headers = self.own_headers;
         let destination = || {
             let told = self.body.peer().proxy_destination();
             told.or_else(|| self.body.stream().local_address())
@@ -231,7 +202,7 @@ impl Gateway<'_> {
         pool: &Rc<Pool>,
         mut upload: Upload,
         trace: &mut UpstreamTrace,
-    ) -> Result<Received, Failure> {
+    ) -> Result<Fetched, Failure> {
         let (request, proxy) = (outgoing.request, outgoing.proxy);
         if outgoing.expects_continue {
             Box::pin(self.start_expectation(&mut outgoing)).await;
@@ -256,13 +227,14 @@ impl Gateway<'_> {
             trace.placed(queued_at, lease.member().cells.clone());
             let backend = lease.backend().clone();
             let mut failure = match self.attempt(&mut outgoing, lease, upload, trace).await {
-                Ok((mut head, response)) => {
+                Ok(mut fetched) => {
                     trace.answered();
                     pool.answered(&backend);
-                    let asked = Asked::by(self.client, request, &head);
-                    rewrite(&mut head, proxy, &backend, asked);
-                    keep_affinity(&mut head, &slot_request, proxy, self.client, &backend);
-                    return Ok((head, response, backend));
+                    let head = &mut fetched.head;
+                    let asked = Asked::by(self.client, request, head);
+                    rewrite(head, proxy, &backend, asked);
+                    keep_affinity(head, &slot_request, proxy, self.client, &backend);
+                    return Ok(fetched);
                 }
                 Err(failed) => {
                     let (failure, returned) = *failed;
@@ -311,18 +283,6 @@ impl Gateway<'_> {
         }
     }
 
-    /// Handles a final response to a client that still waits for 100 (Continue). With a status of success the
-    /// backend may read the body while it responds. So the client gets 100 before the response: most clients
-    /// send no body after a final status, and both sides would wait. Any other status refuses the body.
-    async fn finish_expectation(&self, head: &Head, response: &mut UpstreamResponse) {
-        if (200..300).contains(&head.status) {
-            self.body.send_continue().await;
-            response.release_body();
-        } else {
-            response.stop_upload();
-        }
-    }
-
     /// Sends the request to one backend. A failure returns the upload, for another attempt.
     async fn attempt(
         &self,
@@ -330,7 +290,8 @@ impl Gateway<'_> {
         mut lease: Lease,
         upload: Upload,
         trace: &mut UpstreamTrace,
-    ) -> Result<(Head, Box<UpstreamResponse>), Box<(Failure, Upload)>> {
+    ) -> Result<Fetched, Box<(Failure, Upload)>> {
+        let backend = lease.backend().clone();
         let open = lease.open();
         if let Err(failure) = while_client_waits(self.body, Wait::Connection, open).await {
             return Err(Box::new((failure, upload)));
@@ -340,7 +301,11 @@ impl Gateway<'_> {
         let mut response =
             UpstreamResponse::new(self.worker.core.clone(), outgoing, lease, upload)?;
         match self.head(outgoing, &mut response).await {
-            Ok(head) => Ok((head, response)),
+            Ok(head) => Ok(Fetched {
+                head,
+                rest: response,
+                backend,
+            }),
             Err(mut failure) => {
                 if failure.side == Side::Client && self.has_client_left() {
                     failure = Failure::of_absent_client();
@@ -579,44 +544,67 @@ async fn while_client_waits<T>(
     outcome
 }
 
-/// Makes the response for the client from the backend's header and the rest of its response.
-fn respond(request: &Request, head: Head, mut from: Box<UpstreamResponse>) -> Response {
-    let mut response = Response::new(head.status);
-    response.reason = head.reason.into();
-    response.fields = head.fields;
-    response.has_date = head.has_date;
-    response.has_server = head.has_server;
-    if head.status >= 400 {
-        // A backend that refuses a request does not read the rest of it.
-        from.stop_upload();
+impl Fetched {
+    /// The response for the client: `request` is that of the client, and `body` its body.
+    pub async fn respond(mut self, request: &Request, body: &RequestBody) -> Response {
+        self.finish_expectation(body).await;
+        self.into_response(request)
     }
-    response.close |= !from.reads_request();
-    let is_head = request.head.method == Method::Head;
-    match head.status {
-        101 => match from.into_tunnel() {
-            Some(tunnel) => {
-                response.close = true;
-                response.body = Body::Upgrade {
-                    protocol: head.upgrade.unwrap_or_default(),
-                    tunnel: Box::new(tunnel),
-                };
-            }
-            None => {
-                return reported::response(&Failure::of_connection(
-                    &io::ErrorKind::UnexpectedEof.into(),
-                ));
-            }
-        },
-        204 | 304 => without_body(&mut response, head.length, from),
-        _ if is_head => without_body(&mut response, head.length, from),
-        _ => {
-            response.body = Body::Stream {
-                length: from.length(head.length),
-                stream: from,
-            };
+
+    /// Handles a final response to a client that still waits for 100 (Continue). With a status of success the
+    /// backend may read the body while it responds. So the client gets 100 before the response: most clients
+    /// send no body after a final status, and both sides would wait. Any other status refuses the body.
+    pub async fn finish_expectation(&mut self, body: &RequestBody) {
+        if !self.rest.holds_body() {
+            return;
+        }
+        if (200..300).contains(&self.head.status) {
+            Box::pin(body.send_continue()).await;
+            self.rest.release_body();
+        } else {
+            self.rest.stop_upload();
         }
     }
-    response
+
+    fn into_response(self, request: &Request) -> Response {
+        let (head, mut from) = (self.head, self.rest);
+        let mut response = Response::new(head.status);
+        response.reason = head.reason.into();
+        response.fields = head.fields;
+        response.has_date = head.has_date;
+        response.has_server = head.has_server;
+        if head.status >= 400 {
+            // A backend that refuses a request does not read the rest of it.
+            from.stop_upload();
+        }
+        response.close |= !from.reads_request();
+        let is_head = request.head.method == Method::Head;
+        match head.status {
+            101 => match from.into_tunnel() {
+                Some(tunnel) => {
+                    response.close = true;
+                    response.body = Body::Upgrade {
+                        protocol: head.upgrade.unwrap_or_default(),
+                        tunnel: Box::new(tunnel),
+                    };
+                }
+                None => {
+                    return reported::response(&Failure::of_connection(
+                        &io::ErrorKind::UnexpectedEof.into(),
+                    ));
+                }
+            },
+            204 | 304 => without_body(&mut response, head.length, from),
+            _ if is_head => without_body(&mut response, head.length, from),
+            _ => {
+                response.body = Body::Stream {
+                    length: from.length(head.length),
+                    stream: from,
+                };
+            }
+        }
+        response
+    }
 }
 
 /// Announces the length of the response to a GET (RFC 9110, 8.6), but not with 204.

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -25,7 +26,7 @@ use crate::upstream::failure::Failure;
 use crate::upstream::pool::{Lease, SlotRequest};
 use crate::upstream::proxy::Proxy;
 use crate::upstream::sticky::Affinity;
-use crate::upstream::upstream_request::{Length, UpstreamRequest};
+use crate::upstream::upstream_request::{Length, OwnHeader, UpstreamRequest};
 use crate::worker::Worker;
 use levity_telemetry::trace::{Side, Trace};
 
@@ -59,8 +60,8 @@ pub struct Subrequest<'a> {
     pub origin: &'a Origin,
     /// Path and query.
     pub target: &'a [u8],
-    /// A header in addition to those of every subrequest.
-    pub field: (&'static str, &'static str),
+    /// A header in addition to those of every subrequest, which clients may not send.
+    pub header: OwnHeader,
     /// The type of `body`.
     pub media_type: &'a str,
     /// Short.
@@ -79,9 +80,13 @@ impl Subrequest<'_> {
         let script = self.script(&request, worker, service).await?;
         let length = Length::Known(self.body.len() as u64);
         let server_as_client = self.origin.server_as_client();
-        let proxy = self.proxy(script.as_ref());
-        let mut outgoing = UpstreamRequest::new(&request, &proxy, &server_as_client, length)
+        let mut outgoing = UpstreamRequest::new(&request, self.proxy, &server_as_client, length)
             .map_err(|reject| Failure::of_client(reject.into()))?;
+        if script.is_none() {
+            // The path is as the application gave it. A script has its name below the site.
+            outgoing.keep_prefix();
+        }
+        outgoing.own_headers = slice::from_ref(&self.header);
         outgoing.script = script.as_ref().map(RunnableScript::script);
         let version = self.proxy.upstream.settings.proxy_protocol;
         outgoing.proxy_header = proxy_header::for_own_request(version).into();
@@ -127,19 +132,6 @@ impl Subrequest<'_> {
             Err(_) => {}
         }
         outcome
-    }
-
-    /// The route of a subrequest: that of clients' requests, with a header that clients may not send, and
-    /// with the path as the application gave it. A script has its name below the site.
-    fn proxy(&self, script: Option<&RunnableScript>) -> Proxy {
-        let mut proxy = Proxy::clone(self.proxy);
-        if script.is_none() {
-            proxy.strip_prefix.clear();
-        }
-        let (name, value) = self.field;
-        let written = (name.to_owned(), value.to_owned());
-        proxy.request_headers.set.push(written);
-        proxy
     }
 
     fn request(&self) -> Result<Request, Failure> {

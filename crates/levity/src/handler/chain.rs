@@ -165,6 +165,11 @@ impl<G: Gate> Handler for G {
 /// The handlers of a location, in order.
 pub type Handlers = Vec<Box<dyn Handler>>;
 
+/// As locations have it.
+pub fn boxed(handler: impl Handler + 'static) -> Box<dyn Handler> {
+    Box::new(handler)
+}
+
 /// Handlers of a location: all, or those behind one of them.
 #[derive(Clone, Copy)]
 pub struct Chain<'s> {

@@ -2,6 +2,7 @@
 //! responds, passes the request to the next, or reroutes it.
 
 pub mod acme;
+mod answered;
 pub mod chain;
 mod digests;
 mod error_page;
@@ -20,6 +21,7 @@ pub mod refuse;
 mod respond;
 mod resume;
 pub mod script;
+mod sendfile;
 pub mod upload;
 mod variants;
 
@@ -34,9 +36,9 @@ use crate::credentials::Identity;
 use crate::explanation::Explanation;
 use crate::files::disk_client::DiskClient;
 use crate::files::scripts::PathKind;
-use crate::gateway::sendfile::Delegated;
-use crate::gateway::sendfile::completion::CompletionHook;
-use crate::gateway::sendfile::receipt::Subject;
+use crate::handler::sendfile::Delegated;
+use crate::handler::sendfile::completion::CompletionHook;
+use crate::handler::sendfile::receipt::Subject;
 use crate::http::error::error;
 use crate::http::request_body::{NO_ROOM, RequestBody, ends_upload};
 use crate::http::response::Response;

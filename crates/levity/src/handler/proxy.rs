@@ -11,13 +11,14 @@ use levity_wire::http1::{Limits, Method};
 use levity_wire::path;
 use levity_wire::sendfile_header::{self, Delegation};
 
+use super::answered::Answered;
 use super::chain::{Asked, Chain, Decision, Handler, Internal, Waiting, Waits};
 use super::resume::may_resume;
 use super::{Handling, Outcome, ReproxyTarget, Reroute, Target, refused_body};
 use crate::explanation::{Explanation, Topic};
 use crate::files::scripts::PathKind;
-use crate::gateway::sendfile::{self, Delegated, preload};
-use crate::gateway::{Answered, Gateway};
+use crate::gateway::{Gateway, reported};
+use crate::handler::sendfile::{self, Delegated, preload};
 use crate::http::response::{Body, Response};
 use crate::message::client::Client;
 use crate::message::request::Request;
@@ -26,6 +27,7 @@ use crate::resolve::servable::object::RunnableScript;
 use crate::route::{Location, Sought};
 use crate::upstream::failure::Failure;
 use crate::upstream::proxy::Proxy;
+use crate::upstream::upstream_request::OwnHeader;
 
 /// Headers with credentials for the requested site. They are not sent to another upstream, which gets only a
 /// URL; the application has already decided about the client.
@@ -36,12 +38,14 @@ const BELONGS_ELSEWHERE: &str = "what it leads to belongs to a route with other 
 
 impl Handler for Arc<Proxy> {
     fn decide<'s>(&'s self, cx: &mut Handling<'s>, _: Asked<'_, 's>) -> Decision<'s> {
-        let Some(response) = cx.unasked() else {
-            return Decision::Wait(self);
-        };
-        match cx.body.limit(self.body_bytes_max) {
-            Err(reject) => refused_body(reject).into(),
-            Ok(()) => Decision::Now(of_application(Outcome::Response(response))),
+        let is_explained = cx.worker.explanation.is_some();
+        let limited = is_explained.then(|| cx.body.limit(self.body_bytes_max));
+        if let Some(Err(reject)) = limited {
+            return refused_body(reject).into();
+        }
+        match cx.unasked() {
+            Some(response) => Decision::Now(of_application(Outcome::Response(response))),
+            None => Decision::Wait(self),
         }
     }
 
@@ -93,7 +97,7 @@ impl<'a> Handling<'a> {
 
     /// Sends the request to the upstream, for the script that was found, if any.
     async fn forward(&mut self, request: &Request, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
-        let answered = self.ask(request, proxy).await;
+        let answered = self.ask(request, proxy, &[]).await;
         self.outcome(answered, request, proxy).await
     }
 
@@ -103,12 +107,17 @@ impl<'a> Handling<'a> {
         request: Box<Request>,
         proxy: &'a Arc<Proxy>,
     ) -> Outcome<'a> {
-        let answered = self.ask(&request, proxy).await;
+        let answered = self.ask(&request, proxy, &[]).await;
         self.derived_outcome(answered, request, proxy).await
     }
 
     /// Sends the request to the upstream, and waits for the header of the answer.
-    pub(super) async fn ask(&mut self, request: &Request, proxy: &Arc<Proxy>) -> Answered {
+    pub(super) async fn ask(
+        &mut self,
+        request: &Request,
+        proxy: &Arc<Proxy>,
+        own_headers: &[OwnHeader],
+    ) -> Answered {
         let script = self.script.take();
         let gateway = Gateway {
             worker: self.worker,
@@ -116,9 +125,13 @@ impl<'a> Handling<'a> {
             client: self.client,
             body: &self.body,
             identity: &self.identity,
+            own_headers,
         };
         let trace = &mut *self.disk.trace;
-        gateway.answer(request, proxy, script.as_ref(), trace).await
+        match gateway.fetch(request, proxy, script.as_ref(), trace).await {
+            Ok(fetched) => Answered::by(&gateway, fetched, request, proxy).await,
+            Err(failure) => Answered::Response(reported::response(&failure)),
+        }
     }
 
     /// The outcome of an upstream's response to `request`.
@@ -233,7 +246,7 @@ impl<'a> Handling<'a> {
         let mut left = targets.len();
         for ReproxyTarget { request, proxy } in targets {
             left -= 1;
-            match self.ask(&request, proxy).await {
+            match self.ask(&request, proxy, &[]).await {
                 Answered::Response(response)
                     if left > 0
                         && !is_usable(response.status)

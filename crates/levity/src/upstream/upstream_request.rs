@@ -39,6 +39,14 @@ pub enum Length {
     Unknown,
 }
 
+/// A header that this server writes into one request, in place of those of the same name that the client has sent.
+pub struct OwnHeader {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value; `None` if the request is to have none of that name.
+    pub value: Option<Vec<u8>>,
+}
+
 /// A request to a backend.
 pub struct UpstreamRequest<'a> {
     /// The client's request.
@@ -55,12 +63,16 @@ pub struct UpstreamRequest<'a> {
     pub script: Option<&'a Script>,
     /// What the gates know of the sender.
     pub identity: &'a Identity,
+    /// Headers besides those of the route.
+    pub own_headers: &'a [OwnHeader],
     /// The address that the sender connected to, for applications that get it as a variable. Boxed: few get it.
     pub server_ip: Option<Box<IpAddr>>,
     /// The requested path, as [`path::forwarded`] gives it.
     pub whole_path: Cow<'a, [u8]>,
     /// `whole_path` without `strip_prefix`.
     pub path: Cow<'a, [u8]>,
+    /// That of the route, or empty.
+    pub strip_prefix: &'a [u8],
     /// The part after the `?`, as [`path::forwarded_query`] gives it.
     pub query: Option<Cow<'a, [u8]>>,
     /// The protocols that the client offers to upgrade to, where an upgrade is allowed.
@@ -128,8 +140,10 @@ impl<'a> UpstreamRequest<'a> {
                 let Secret(key) = set.of.grip_key.as_ref()?;
                 Some(grip_sig(key, SystemTime::now()))
             }),
+            strip_prefix: &proxy.strip_prefix,
             script: None,
             identity: &NOBODY,
+            own_headers: &[],
             server_ip: None,
             version: "HTTP/1.1",
             request,
@@ -137,6 +151,14 @@ impl<'a> UpstreamRequest<'a> {
             client,
             length,
         })
+    }
+
+    /// Passes the path with the prefix that the route strips.
+    pub fn keep_prefix(&mut self) {
+        let stripped = std::mem::take(&mut self.strip_prefix);
+        self.path = self.whole_path.clone();
+        let before = &mut self.forwarding.x_prefix;
+        before.truncate(before.len().saturating_sub(stripped.len()));
     }
 
     /// The request target: path and query.
@@ -175,6 +197,8 @@ impl<'a> UpstreamRequest<'a> {
         fields.extend(written.map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let known = self.identity.fields.iter();
         fields.extend(known.map(|(name, value)| (name.as_bytes(), &value[..])));
+        let own = self.own_headers.iter();
+        fields.extend(own.filter_map(|own| Some((own.name.as_bytes(), own.value.as_deref()?))));
         fields
     }
 
@@ -204,12 +228,13 @@ impl<'a> UpstreamRequest<'a> {
     pub fn protected(&self) -> impl Iterator<Item = &str> {
         let rules = &self.proxy.request_headers;
         let set = rules.set.iter().map(|(name, _)| name);
+        let own = self.own_headers.iter().map(|header| header.name);
         let spoof = (!self.client.by_trusted).then_some("x-real-ip");
         let password = self.identity.hides_authorization.then_some("authorization");
         let early = self.request.is_early.then_some(EARLY_DATA);
         let names = set.chain(&rules.remove).chain(&self.proxy.request_id);
         let names = names.map(String::as_str);
-        names.chain(spoof).chain(password).chain(early)
+        names.chain(own).chain(spoof).chain(password).chain(early)
     }
 
     /// Names of trailers that the client may not send: those [protected](Self::protected), and those listed

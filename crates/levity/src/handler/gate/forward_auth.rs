@@ -8,9 +8,10 @@ use levity_telemetry::step::Step;
 use levity_telemetry::trace::Trace;
 use levity_wire::path;
 
+use super::super::answered::delegated;
 use super::super::chain::{Asked, Decision, Gate, Waiting, Waits};
 use super::super::{Handling, Outcome};
-use crate::gateway::{Answered, Gateway};
+use crate::gateway::{Gateway, reported};
 use crate::http::error::error;
 use crate::http::response::{Body, Response};
 use crate::message::client::Client;
@@ -18,6 +19,7 @@ use crate::message::fields::{self, Fields};
 use crate::message::request::Request;
 use crate::resolve::servable::MovedScript;
 use crate::upstream::proxy::Proxy;
+use crate::upstream::upstream_request::OwnHeader;
 
 /// Headers of the client's request that are about its body, its content or its connection, and those that this gate
 /// sets.
@@ -99,8 +101,8 @@ impl<'a> Handling<'a> {
         // The path behind a script is for its application, and for this one.
         let is_script = |moved: &MovedScript| moved.is_at(&request.path);
         let is_script = self.moved_script.as_deref().is_some_and(is_script);
-        let proxy = describing(request, is_script, self.client, &gate.proxy);
-        let (Ok(asked), Some(proxy)) = (asked, proxy) else {
+        let own_headers = describing(request, is_script, self.client);
+        let (Ok(asked), Some(own_headers)) = (asked, own_headers) else {
             return error(400, "the request cannot be passed on");
         };
         let gateway = Gateway {
@@ -109,18 +111,18 @@ impl<'a> Handling<'a> {
             client: self.client,
             body: &self.body.withheld(),
             identity: &self.identity,
+            own_headers: &own_headers,
         };
         // The trace of the request is about the application that answers it.
         let mut trace = Box::new(Trace::new(Instant::now(), None));
-        match gateway.answer(&asked, &proxy, None, &mut trace).await {
-            Answered::Response(response) => response,
-            Answered::Delegated(delegated) => delegated.refuse(
-                502,
-                "the response to a question of `forward_auth` is delegated",
-            ),
-            Answered::ForMailboxes(answer) => {
-                answer.refuse(502, "a question of `forward_auth` uses no mailboxes")
+        let proxy = &gate.proxy;
+        match gateway.fetch(&asked, proxy, None, &mut trace).await {
+            Ok(fetched) if fetched.head.delegates() => {
+                let reason = "the response to a question of `forward_auth` is delegated";
+                delegated(&gateway, fetched, &asked, proxy).refuse(502, reason)
             }
+            Ok(fetched) => fetched.respond(&asked, gateway.body).await,
+            Err(failure) => reported::response(&failure),
         }
     }
 }
@@ -146,15 +148,10 @@ impl Handling<'_> {
     }
 }
 
-/// The proxy of the gate with headers that describe the original request. `None` for a request that is not text.
+/// Headers that describe the original request. `None` for a request that is not text.
 ///
 /// The path is that by which the request was routed: another spelling of it could pass as a path that is open to all.
-fn describing(
-    request: &Request,
-    is_script: bool,
-    client: &Client,
-    proxy: &Proxy,
-) -> Option<Arc<Proxy>> {
+fn describing(request: &Request, is_script: bool, client: &Client) -> Option<[OwnHeader; 4]> {
     let ((path, has_encoded_slash), raw_path) = match is_script {
         true => (request.asked_path(), request.asked_target().1),
         false => (
@@ -175,15 +172,14 @@ fn describing(
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     let (method, uri) = (text(request.method())?, text(&uri)?);
     let url = format!("{}://{}{uri}", client.scheme, text(request.host())?);
-    let mut proxy = Proxy::clone(proxy);
-    let set = &mut proxy.request_headers.set;
-    for (name, value) in [
+    let headers = [
         ("X-Forwarded-Method", method.clone()),
         ("X-Forwarded-Uri", uri),
         ("X-Original-Method", method),
         ("X-Original-URL", url),
-    ] {
-        set.push((name.to_owned(), value));
-    }
-    Some(Arc::new(proxy))
+    ];
+    Some(headers.map(|(name, value)| OwnHeader {
+        name,
+        value: Some(value.into_bytes()),
+    }))
 }

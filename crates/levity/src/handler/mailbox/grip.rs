@@ -15,7 +15,7 @@ use super::grip_item::{self, Filtering, ResponseHead};
 use super::in_band::{begin, start_of};
 use super::mark_when_sent::MarkWhenSent;
 use super::receiver::Hold;
-use crate::gateway::for_mailboxes::ForMailboxes;
+use crate::handler::mailbox::for_mailboxes::ForMailboxes;
 use crate::http::response::{Body, OwnedBytes, Response};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::message::fields::lines;

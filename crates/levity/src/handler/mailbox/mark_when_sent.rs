@@ -7,7 +7,7 @@ use std::sync::Arc;
 use levity_mailbox::{Feed, MessageId};
 use levity_telemetry::access_log::End;
 
-use crate::gateway::sendfile::completion::CompletionHook;
+use crate::handler::sendfile::completion::CompletionHook;
 use crate::http::send::Sent;
 use crate::route::Service;
 use crate::worker::Worker;

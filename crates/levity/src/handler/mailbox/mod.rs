@@ -1,7 +1,34 @@
 //! The handler of mailboxes: publishers send to them by request, and clients receive from them.
+//!
+//! - A *receiver* (`receiver.rs`) is a held body: its exchange ends when it begins to wait. It is
+//!   the same on a body of HTTP and on a WebSocket, which differs in its forms, in what the client
+//!   may send, and in how it ends. It holds at most one message: it is a position in the log. Once
+//!   that is gone, it gets a gap and its connection ends.
+//! - A message is *encoded once* per event loop and form (`Entry`), and all receivers that are
+//!   woken for it write the same bytes. Compressed frames are made once, by the pool. The forms are
+//!   dropped when all receivers have got them; only messages that have forms are looked at then,
+//!   since others are in no cache of the processor. Their memory is that of messages: without it,
+//!   each receiver encodes for itself, and nothing is compressed.
+//! - A long message is encoded and sent *in parts* (`PART_BYTES` of `forms.rs`). The same part
+//!   always has the same bytes, so a receiver whose client takes nothing drops what it has encoded
+//!   and makes it again when it is needed: it keeps a reference to the message, which counts, and a
+//!   position. Receivers of a box share the parts of a long message (`LongForm`) while the memory
+//!   of messages is less than half used. The contents of an item of GRIP are ranges of its message
+//!   for the same reason.
+//! - *Pages* of JSON (`page.rs`) are made message by message while they are sent, so a client that
+//!   takes nothing holds a piece, and references to the messages of a page.
+//! - *In band* (`in_band.rs`, `grip.rs`): what applications say in headers. The parsers are in
+//!   `levity-wire`. A file that an application delivers by X-Sendfile is read once, by the engines,
+//!   and kept as bytes: `message_bytes` bounds it, and an application that uses its name again does
+//!   not change a message which some receivers have already.
+//! - *Durable Streams* (`durable_streams/`) are boxes that are not trimmed; their semantics are in
+//!   `levity-mailbox`.
+//! - *Publishers* without a key are told by the listener that they connect to and by their user,
+//!   not by what they send.
 
 mod deflated;
 mod durable_streams;
+pub mod for_mailboxes;
 mod forms;
 mod grip;
 mod grip_item;

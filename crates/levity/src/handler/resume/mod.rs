@@ -1,13 +1,25 @@
-//! Event streams of an application that outlive the connections of their clients (`resume`). The application need not know.
+//! Event streams of an application that outlive the connections of their clients (`resume`). The
+//! application need not know.
 //!
-//! The application is asked as for any request. When it has the whole request, and answers with a stream of events, a task of its
-//! own reads the answer, and appends the events to a box that nobody else knows. The client is a receiver of that box. The task
-//! goes on when the client's connection ends. A client that comes back with the id of the last event is a receiver again, and the
-//! application is not asked twice. The boxes are in the memory of this process, wherever other mailboxes are.
+//! The application is asked as for any request. When it has the whole request, and answers with a
+//! stream of events, a task of its own reads the answer, and appends the events to a box that
+//! nobody else knows. The client is a receiver of that box. The task goes on when the client's
+//! connection ends. A client that comes back with the id of the last event is a receiver again, and
+//! the application is not asked twice. The boxes are in the memory of this process, wherever other
+//! mailboxes are.
 //!
-//! The ids of events are replaced: `lv.TOKEN.EPOCH-SEQUENCE.ID`, with the id of the application at the end. The name of the box
-//! is a hash of the random token, of the request and of its credentials: a token is of no use to somebody else, and that of
-//! another server leads to no box.
+//! The ids of events are replaced: `lv.TOKEN.EPOCH-SEQUENCE.ID`, with the id of the application at
+//! the end. The name of the box is a hash of the random token, of the request and of its
+//! credentials: a token is of no use to somebody else, and that of another server leads to no box.
+//!
+//! Once the request has been sent, and the header of an event stream has come, the body lets go of
+//! its client (`BodyStream::detach`). The boxes have owners, copies and a budget of their own,
+//! always in memory (`Worker::resume`). Receivers report how far they are (`Command::Progress`), so
+//! the task knows which events an append drops, drops none that a client which is there has not
+//! got, and waits instead. The headers are messages of the box, too, repeated once the box drops
+//! them. The last message says whether the response is complete; without that, receivers cut theirs
+//! short. Streams without a receiver have at most half of the connections to a backend
+//! (`upstream/abandoned.rs`).
 
 mod copy_state;
 mod event_box;
@@ -27,15 +39,16 @@ use sha2::{Digest as _, Sha256};
 use self::event_box::EventBox;
 use self::events::{Events, plain};
 use self::id::Id;
+use super::answered::Answered;
 use super::mailbox::{Form, Hold, begin, is_headers};
 use super::{Handling, Outcome};
-use crate::gateway::Answered;
 use crate::http::error::error;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{ClientStreamSlot, Refusal};
 use crate::message::fields::{Fields, lines};
 use crate::message::request::Request;
 use crate::upstream::proxy::{Proxy, Resume};
+use crate::upstream::upstream_request::OwnHeader;
 
 /// The header that makes requests other than GET resumable: a value that the client repeats when it comes back.
 const KEY: &str = "resume-key";
@@ -76,8 +89,8 @@ impl<'a> Handling<'a> {
             resume.set.shared.refusals.add(Refusal::StreamsPerClient);
             return Outcome::Response(error(429, "too many streams of this client"));
         };
-        let asked = id.as_ref().map(|id| with_last_id(proxy, id.of_application));
-        let mut answered = self.ask(request, asked.as_ref().unwrap_or(proxy)).await;
+        let own_headers = id.as_ref().map(|id| last_id(id.of_application));
+        let mut answered = self.ask(request, proxy, own_headers.as_slice()).await;
         if let Answered::Response(response) = &mut answered {
             let candidate = Candidate {
                 request,
@@ -236,13 +249,10 @@ pub(super) fn may_resume(request: &Request) -> bool {
     request.head.method == Method::Get && wants_events()
 }
 
-/// The same, for a client whose last event has the `id` of the application.
-fn with_last_id(proxy: &Proxy, id: &str) -> Arc<Proxy> {
-    let mut proxy = proxy.clone();
-    let name = "Last-Event-ID".to_owned();
-    match id {
-        "" => proxy.request_headers.remove.push(name.to_ascii_lowercase()),
-        id => proxy.request_headers.set.push((name, id.to_owned())),
+/// What tells the application that the last event of the client has its `id`.
+fn last_id(id: &str) -> OwnHeader {
+    OwnHeader {
+        name: "Last-Event-ID",
+        value: (!id.is_empty()).then(|| id.as_bytes().to_vec()),
     }
-    Arc::new(proxy)
 }

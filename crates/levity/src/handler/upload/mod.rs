@@ -1,7 +1,19 @@
 //! Writes files: PUT, DELETE and MKCOL at locations with `upload`.
 //!
-//! What has to be looked at before a body is received is looked at by the request. The change itself belongs to a task of
-//! its own: once it has begun, it is made whatever becomes of the client, and others wait for it.
+//! What has to be looked at before a body is received is looked at by the request. The change
+//! itself belongs to a task of its own: once it has begun, it is made whatever becomes of the
+//! client, and others wait for it.
+//!
+//! An upload goes to a file without a name in the root, a piece of 64 to 128 KiB at a time: the
+//! next one is read from the client when the last one is written, so a slow disk holds up the
+//! client and not memory. The task waits for the disk as long as it takes: a change whose result is
+//! not known is never followed by another of that name (`stores/uploads/name_locks.rs`). On a disk
+//! that does not answer such tasks never end, so there are at most 64 beneath a root: a request
+//! waits for its turn, and looks at the name within its own time-out before it starts one. The task
+//! looks the file up again, evaluates the conditions, and links the new file, or links it to a name
+//! of the meantime and renames it over the old one. Before it replaces or removes a file it waits
+//! until the tick of its change time is over (20 ms), because a new file may have the inode of one
+//! that was removed, and with it its ETag. Then it notes the time of the change for the folder.
 
 mod count;
 mod name;

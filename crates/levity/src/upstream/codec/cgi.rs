@@ -66,9 +66,12 @@ pub fn fill(
     if !outgoing.identity.user.is_empty() {
         environment.set("REMOTE_USER", &outgoing.identity.user)?;
     }
-    if let Some(script) = outgoing.script.filter(|_| !proxy.strip_prefix.is_empty()) {
+    if let Some(script) = outgoing
+        .script
+        .filter(|_| !outgoing.strip_prefix.is_empty())
+    {
         // Its path below the root differs from the one below the site.
-        let name = [&proxy.strip_prefix, &b"/"[..], &script.name].concat();
+        let name = [outgoing.strip_prefix, b"/", &script.name].concat();
         environment.set("SCRIPT_NAME", &name)?;
     }
     for (name, value) in &proxy.params {
@@ -89,7 +92,7 @@ fn script<'a>(outgoing: &'a UpstreamRequest<'_>) -> cgi::Script<'a> {
     let without_slash = |path: &'a [u8]| path.strip_prefix(b"/").unwrap_or(path);
     // PATH_INFO keeps `%2F` as sent: decoded, it would be a separator.
     let path = without_slash(&outgoing.request.path);
-    let mount = Split::Mount(without_slash(&outgoing.proxy.strip_prefix));
+    let mount = Split::Mount(without_slash(outgoing.strip_prefix));
     split_script(path, mount).unwrap_or(cgi::Script {
         name: b"",
         info: Some(path),

@@ -19,6 +19,7 @@ use crate::route::Service;
 use crate::upstream::backend::Backend;
 use crate::upstream::proxy::Proxy;
 use crate::upstream::sticky::Affinity;
+use crate::upstream::upstream_request::OwnHeader;
 use crate::worker::Worker;
 use levity_telemetry::access_log::End;
 use levity_telemetry::diagnostics;
@@ -120,7 +121,10 @@ impl Receipt {
             affinity: self.affinity,
             origin: &self.origin,
             target: &self.path,
-            field: ("X-Sendfile-Receipt", result),
+            header: OwnHeader {
+                name: "X-Sendfile-Receipt",
+                value: Some(result.into()),
+            },
             media_type: "application/json",
             body: text.as_bytes(),
         };

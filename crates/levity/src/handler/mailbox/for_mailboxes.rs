@@ -12,9 +12,10 @@ use levity_net::TURN_BYTES_MAX;
 use levity_telemetry::diagnostics;
 use levity_telemetry::trace::Trace;
 
-use super::response::UpstreamResponse;
-use super::sendfile::Delegated;
-use super::subrequest::Origin;
+use crate::gateway::Fetched;
+use crate::gateway::response::UpstreamResponse;
+use crate::gateway::subrequest::Origin;
+use crate::handler::sendfile::Delegated;
 use crate::http::error::error;
 use crate::http::response::{BodyStream as _, Piece, PieceLimits, Response};
 use crate::upstream::backend::Backend;
@@ -32,18 +33,13 @@ pub struct ForMailboxes {
 }
 
 impl ForMailboxes {
-    /// The response that begins with `head`.
-    pub fn new(
-        head: Head,
-        from: Box<UpstreamResponse>,
-        proxy: Arc<Proxy>,
-        backend: Arc<Backend>,
-    ) -> Self {
+    /// The response that was fetched by way of `proxy`.
+    pub fn new(fetched: Fetched, proxy: Arc<Proxy>) -> Self {
         Self {
-            head,
-            from: Some(from),
+            head: fetched.head,
+            from: Some(fetched.rest),
             proxy,
-            backend,
+            backend: fetched.backend,
         }
     }
 
@@ -68,15 +64,12 @@ impl ForMailboxes {
             scheme: "http",
             host: Vec::new(),
         };
-        let (backend, proxy) = (self.backend.clone(), self.proxy.clone());
-        Some(Delegated::of(
+        let fetched = Fetched {
             head,
-            self.from.take()?,
-            backend,
-            proxy,
-            origin,
-            etag,
-        ))
+            rest: self.from.take()?,
+            backend: self.backend.clone(),
+        };
+        Some(Delegated::of(fetched, self.proxy.clone(), origin, etag))
     }
 
     /// Reads the content, at most `bytes_max`.

@@ -26,12 +26,12 @@ use self::completion::CompletionHook;
 use self::parts::Parts;
 use self::receipt::Receipt;
 use self::root::{Beneath, Name};
-use super::response::UpstreamResponse;
-use super::subrequest::Origin;
 use crate::files::cache::Cache;
 use crate::files::disk_client::{DiskClient, FIRST_BYTES, WHOLE_BYTES};
 use crate::files::entry::{self, Content, Entry};
 use crate::files::root::SendfileRoot;
+use crate::gateway::Fetched;
+use crate::gateway::subrequest::Origin;
 use crate::http::error;
 use crate::http::response::{Body, BodyStream, Response};
 use crate::http::send::Sent;
@@ -86,16 +86,14 @@ impl CompletionHook for RemoveWhenSent {
 impl Delegated {
     /// Takes a response that contains a delegation. Its body, if any, is discarded, and the backend is free
     /// afterwards.
-    pub fn of(
-        mut head: Head,
-        response: Box<UpstreamResponse>,
-        backend: Arc<Backend>,
-        proxy: Arc<Proxy>,
-        origin: Origin,
-        etag: Etag,
-    ) -> Self {
+    pub fn of(fetched: Fetched, proxy: Arc<Proxy>, origin: Origin, etag: Etag) -> Self {
+        let Fetched {
+            mut head,
+            rest,
+            backend,
+        } = fetched;
         let header = head.delegations.swap_remove(0);
-        response.discard();
+        rest.discard();
         Self {
             head,
             header,
