@@ -68,21 +68,25 @@ impl<'a> Handling<'a> {
         files: &'a Arc<Files>,
     ) -> Decision<'a> {
         let (named, at) = (named(request, files), (location, &**files));
-        if !self.may_be_in_memory(request, at, named) {
+        // Before the look into the cache, which counts the request: who waits looks once more.
+        if !self.may_be_in_memory(request, at, named) || !self.sends_as_it_is(files) {
             return Decision::Wait(files);
         }
-        match self.known(request, files, named) {
-            None => Decision::Wait(&Search),
-            Some(Ok(Found::File(cached, ready))) if self.sends_as_it_is(files, &cached) => {
-                self.disk.trace.enter(Step::Respond);
-                let file = self.servable(request, at, named, (cached, ready));
-                Decision::Now(match file {
-                    Ok(file) => Outcome::Response(respond::file::file(request, file)),
-                    Err(elsewhere) => elsewhere,
-                })
-            }
-            Some(_) => Decision::Wait(files),
-        }
+        let found = match self.known(request, files, named) {
+            None => return Decision::Wait(&Search),
+            Some(Ok(Found::Directory(_))) => return Decision::Wait(files),
+            Some(Ok(Found::File(cached, ready))) => Ok((cached, ready)),
+            Some(Err(error)) => Err(error),
+        };
+        self.disk.trace.enter(Step::Respond);
+        let file = match found {
+            Ok(found) => self.servable(request, at, named, found),
+            Err(error) => return failed(self.worker, files, request, &error).into(),
+        };
+        Decision::Now(match file {
+            Ok(file) => Outcome::Response(respond::file::file(request, file)),
+            Err(elsewhere) => elsewhere,
+        })
     }
 
     /// Whether all that is to be known about a request is what `named` leads to.
@@ -268,9 +272,10 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// Whether a file is sent without a digest of its content, and in no other form.
-    fn sends_as_it_is(&self, files: &Files, cached: &EntryRef) -> bool {
-        files.variants.is_none() && !self.needs_digests(files, cached)
+    /// Whether all files are sent without a digest of their content, and in no other form.
+    fn sends_as_it_is(&self, files: &Files) -> bool {
+        let has_digests = files.digests.is_some() || self.service.content_etags().is_some();
+        files.variants.is_none() && !has_digests
     }
 
     fn needs_digests(&self, files: &Files, cached: &EntryRef) -> bool {
