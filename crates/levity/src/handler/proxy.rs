@@ -38,9 +38,9 @@ const BELONGS_ELSEWHERE: &str = "what it leads to belongs to a route with other 
 
 impl Handler for Arc<Proxy> {
     fn decide<'s>(&'s self, cx: &mut Handling<'s>, _: Asked<'_, 's>) -> Decision<'s> {
-        let is_explained = cx.worker.explanation.is_some();
-        let limited = is_explained.then(|| cx.body.limit(self.body_bytes_max));
-        if let Some(Err(reject)) = limited {
+        if cx.worker.explanation.is_some()
+            && let Err(reject) = cx.body.limit(self.body_bytes_max)
+        {
             return refused_body(reject).into();
         }
         match cx.unasked() {
