@@ -124,7 +124,7 @@ fn a_request_needs_no_more_instructions_than_recorded() {
     if env::consts::ARCH != "x86_64" {
         return;
     }
-    let program = clone().join("target/x86_64-unknown-linux-gnu/release/levity");
+    let program = clone().join("target/x86_64-unknown-linux-gnu/dist/levity");
     let program = program.to_str().expect("a path in UTF-8");
     let check = ["instructions", "--check", "--binary", program];
     succeeds_within(COUNT_TIME_MAX, xtask(), &check, &workspace());
