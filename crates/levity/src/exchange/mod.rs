@@ -13,9 +13,9 @@
 //!
 //! Each request has one `Trace`, from its first byte to its line of the log. A step ends where the
 //! next begins, so one look at the clock serves both. Where the log or Server-Timing needs the
-//! steps, each ends with one. Otherwise only the first request of each turn of the loop is timed
-//! so; for the others the start of the poll serves as the present time: a wait counts for its step,
-//! and the time of a poll for the step in which the poll ends.
+//! steps, each ends with one. Otherwise only the first request of a turn of the loop is timed so, at
+//! most one in a millisecond; for the others the start of the poll serves as the present time: a
+//! wait counts for its step, and the time of a poll for the step in which the poll ends.
 
 use std::mem;
 use std::net::IpAddr;
