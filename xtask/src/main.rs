@@ -74,7 +74,9 @@ fn docs() -> Result<()> {
         ["-p", "levity", "--lib", "manual"],
     ] {
         let mut cargo = run::cargo(&["test"]);
-        run::run(cargo.args(test).env("LEVITY_WRITE_DOCS", "1"))?;
+        // One test may read the page that another one writes.
+        let cargo = cargo.args(test).env(tests::THREADS, "1");
+        run::run(cargo.env("LEVITY_WRITE_DOCS", "1"))?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::{go, node, python};
 use runner::Runner;
 
 /// The variable with which the test runner is told how many tests run at the same time.
-const THREADS: &str = "RUST_TEST_THREADS";
+pub const THREADS: &str = "RUST_TEST_THREADS";
 
 /// What is in the names of tests that only root can run: their module.
 const AS_ROOT: &str = "as_root::";
@@ -52,7 +52,7 @@ pub fn run(words: &[&str]) -> Result<()> {
     runner.run(&suite::build()?)
 }
 
-/// How many tests run at the same time: two for each processor, because most tests wait for most of their
+/// How many tests of a program run at the same time: two for each processor, because most tests wait for most of their
 /// time.
 fn threads() -> String {
     env::var(THREADS).unwrap_or_else(|_| {

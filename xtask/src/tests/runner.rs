@@ -19,6 +19,9 @@ const RERUN_TIME_MAX: Duration = Duration::from_secs(600);
 /// hold its output open for ever.
 const SILENCE_MAX: Duration = Duration::from_millis(500);
 
+/// What libtest says of a test after a minute.
+const RUNS_LONG: &str = "has been running for over";
+
 /// How many programs run at the same time. Their tests wait for most of their time: one program at a time leaves half of
 /// the processors idle.
 const PROGRAMS: usize = 2;
@@ -116,11 +119,16 @@ impl Runner<'_> {
         Ok(ran.into_iter().flatten().collect())
     }
 
-    /// Runs a program, and prints its output when it has ended.
+    /// Runs a program, and prints its output when it has ended; before that which of its tests take long, as one that never ends
+    /// has no other sign.
     fn run_program(&self, suite: &Suite) -> Result<Ran> {
         let start = Instant::now();
+        println!("starts: cargo test {}", suite.name);
         let mut output = format!("\n$ cargo test {}\n", suite.name);
         let (report, status) = self.report(self.command(suite), |line| {
+            if line.contains(RUNS_LONG) {
+                print!("cargo test {}: {line}", suite.name);
+            }
             // The verdict is that of the second run.
             if !line.starts_with("test result: FAILED") {
                 output.push_str(line);
