@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 pub const LINKS_MAX: usize = 40;
 
 /// Folders of the system (hier(7)), with those in them: no swap of a folder has them opened.
-const SYSTEM_TREES: [&str; 11] = [
-    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/sbin", "/sys", "/usr",
+const SYSTEM_TREES: [&str; 10] = [
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr",
 ];
+
+/// What is true of [`SYSTEM_TREES`], but that a server may write in programs of its own there.
+const PROGRAMS: &str = "/opt";
 
 /// Folders that many programs share, without those in them.
 const SHARED_FOLDERS: [&str; 11] = [
@@ -27,6 +30,9 @@ const SHARED_FOLDERS: [&str; 11] = [
     "/var/tmp",
 ];
 
+/// Folders with what is served, which have a folder for each site or none.
+const FOLDERS_OF_SITES: [&str; 4] = ["/media", "/mnt", "/srv", "/var/www"];
+
 /// The folders that hold the names on the way to the folder `path`: its own, and for each link that of the link and that
 /// of its target. Without links, and without folders of the system, as far as they are there. Blocks.
 #[must_use]
@@ -42,12 +48,15 @@ pub fn holders(path: &Path) -> Vec<PathBuf> {
 }
 
 /// The folders through which the kernel goes on the way to `path`, the outer ones first, also those on the way to targets of
-/// links. Without links, as far as they are there. Blocks.
+/// links. Without links, as far as they are there: the nearest one above what is not. Blocks.
 pub(crate) fn folders_on_way(path: &Path) -> Vec<PathBuf> {
     let mut names = Names::default();
     names.find(path);
-    let found = names.folders.iter();
-    let found = found.filter_map(|path| fs::canonicalize(path).ok());
+    let nearest = |path: &PathBuf| {
+        let mut above = path.ancestors();
+        above.find_map(|path| fs::canonicalize(path).ok())
+    };
+    let found = names.folders.iter().filter_map(nearest);
     let all = found.flat_map(|path| path.ancestors().map(Path::to_owned).collect::<Vec<_>>());
     all.collect::<BTreeSet<_>>().into_iter().collect()
 }
@@ -78,14 +87,31 @@ impl Names {
 /// Whether a path without links is that of a folder of the system, or of the home of a user.
 fn is_of_system(path: &Path) -> bool {
     SYSTEM_TREES.iter().any(|tree| path.starts_with(tree))
-        || is_shared(path)
+        || path.starts_with(PROGRAMS)
+        || is_one_of(&SHARED_FOLDERS, path)
         || path.parent() == Some("/home".as_ref())
 }
 
 /// Whether a path without links is that of a folder on whose owner and mode many programs depend.
 pub(crate) fn is_shared(path: &Path) -> bool {
-    let mut shared = SHARED_FOLDERS.iter();
-    shared.any(|folder| path == Path::new(folder))
+    [
+        &SYSTEM_TREES[..],
+        &SHARED_FOLDERS,
+        &FOLDERS_OF_SITES,
+        &[PROGRAMS],
+    ]
+    .iter()
+    .any(|folders| is_one_of(folders, path))
+}
+
+/// Whether a path without links lies where only the system makes files, also for a time.
+pub(crate) fn is_in_system(path: &Path) -> bool {
+    let mut trees = SYSTEM_TREES.iter().chain(&["/run"]);
+    trees.any(|tree| path.starts_with(tree))
+}
+
+fn is_one_of(folders: &[&str], path: &Path) -> bool {
+    folders.iter().any(|folder| path == Path::new(folder))
 }
 
 #[cfg(test)]
@@ -100,6 +126,7 @@ mod tests {
             "/",
             "/etc",
             "/etc/levity",
+            "/opt/x",
             "/usr/local/www",
             "/home",
             "/home/ann",

@@ -1,9 +1,9 @@
 //! What the user of a server may not do with the paths of its configuration.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf, absolute};
 
-use levity_config::account::{Account, Accounts, Barrier, Usage};
+use levity_config::account::{Account, Accounts, Usage};
 use levity_config::{Config, Line, NamedFile, Note};
 use levity_disk::patiently;
 
@@ -38,19 +38,18 @@ pub(super) fn server_user(
     }
 }
 
-/// A barrier, and the first path that it is in the way of.
+/// The first path that a barrier is in the way of.
 struct Found {
     line: Option<Line>,
     path: PathBuf,
     usage: Usage,
-    barrier: Barrier,
     /// The number of further paths.
     more: usize,
 }
 
 /// Remarks about the paths that `account` cannot use as a server with `config` does. One for each barrier. Blocks.
 pub(super) fn notes(config: &Config, account: &Account, accounts: &Accounts) -> Vec<Note> {
-    let (mut found, mut notes) = (Vec::<Found>::new(), Vec::new());
+    let (mut found, mut notes) = (Vec::<(String, Found)>::new(), Vec::new());
     let mut known = HashMap::new();
     for (NamedFile { line, path }, usage) in used(config) {
         if account.name == UNIT_USER && UNIT_FOLDERS.iter().any(|made| path.starts_with(made)) {
@@ -60,16 +59,11 @@ pub(super) fn notes(config: &Config, account: &Account, accounts: &Accounts) -> 
         match patiently(&path, move |path| user.barrier(path, usage)) {
             Ok(Ok(None)) => {}
             Ok(Ok(Some(barrier))) => {
-                let at = *known.entry(barrier.path.clone()).or_insert(found.len());
+                let reason = barrier.describe(account, accounts, &config.hidden);
+                let at = *known.entry(reason.clone()).or_insert(found.len());
                 match found.get_mut(at) {
-                    Some(first) => first.more += 1,
-                    None => found.push(Found {
-                        line,
-                        path,
-                        usage,
-                        barrier,
-                        more: 0,
-                    }),
+                    Some((_, first)) => first.more += 1,
+                    None => found.push((reason, Found::new(line, path, usage))),
                 }
             }
             Ok(Err(error)) | Err(error) => {
@@ -79,7 +73,11 @@ pub(super) fn notes(config: &Config, account: &Account, accounts: &Accounts) -> 
             }
         }
     }
-    notes.extend(found.into_iter().map(|one| one.note(account, accounts)));
+    notes.extend(
+        found
+            .into_iter()
+            .map(|(reason, one)| one.note(account, &reason)),
+    );
     for note in &mut notes {
         note.text = config.hidden.hide(&note.text).into_owned();
     }
@@ -87,17 +85,25 @@ pub(super) fn notes(config: &Config, account: &Account, accounts: &Accounts) -> 
 }
 
 impl Found {
-    fn note(self, account: &Account, accounts: &Accounts) -> Note {
+    fn new(line: Option<Line>, path: PathBuf, usage: Usage) -> Self {
+        Self {
+            line,
+            path,
+            usage,
+            more: 0,
+        }
+    }
+
+    fn note(self, account: &Account, reason: &str) -> Note {
         let (name, path) = (&account.name, self.path.display());
         let action = match self.usage {
             Usage::Read => "read",
-            Usage::Write => "write to",
+            Usage::Fill | Usage::Empty | Usage::Append | Usage::Bind => "write to",
         };
         let more = match self.more {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let reason = self.barrier.describe(account, accounts);
         let text = format!("the user `{name}` cannot {action} {path}{more}: {reason}");
         Note {
             line: self.line,
@@ -113,21 +119,18 @@ fn used(config: &Config) -> Vec<(NamedFile, Usage)> {
         .ok()
         .filter(|_| config.tls.folder.is_none());
     let written = written::by(config).into_iter();
-    let written = written.map(|written| written.target().to_owned());
-    let written: BTreeSet<_> = written
-        .filter(|path| Some(path) != asker.as_ref())
+    let written = written.filter(|written| Some(&written.path) != asker.as_ref());
+    let written: BTreeMap<_, _> = written
+        .map(|written| (written.path.clone(), written.usage()))
         .collect();
     let own = config.files.paths().map(Path::to_owned);
     let without_line = |path| NamedFile { line: None, path };
     let all = own.map(without_line).chain(config.paths.iter().cloned());
-    let all = all.chain(written.iter().cloned().map(without_line));
+    let all = all.chain(written.keys().cloned().map(without_line));
     let mut seen = BTreeSet::new();
     let used = all.filter_map(|NamedFile { line, path }| {
         let path = absolute(path).ok()?;
-        let usage = match written.contains(&path) {
-            true => Usage::Write,
-            false => Usage::Read,
-        };
+        let usage = written.get(&path).copied().unwrap_or(Usage::Read);
         let is_new = seen.insert(path.clone());
         is_new.then_some((NamedFile { line, path }, usage))
     });
@@ -191,9 +194,9 @@ mod tests {
             assert!(closed.err.contains(&line), "{line}\n{}", closed.err);
         }
         assert!(
-            closed
-                .err
-                .contains(&format!("`chown {OTHER} {log}` permits it")),
+            closed.err.contains(&format!(
+                "`chown {OTHER} {log} && chmod u+w {log}` permits it"
+            )),
             "{}",
             closed.err
         );

@@ -11,6 +11,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf, absolute};
 
 use landlock::{ABI, AccessFs, BitFlags, make_bitflags};
+use levity_config::account::Usage;
 use levity_config::address::Address;
 use levity_config::swap::{LINKS_MAX, holders};
 use levity_config::{AccessLog, Config, Location, Site};
@@ -110,25 +111,14 @@ impl Written {
         Self { path, kind }
     }
 
-    /// What the user of the server has to be able to write to: the folder of a socket, else the path.
-    pub fn target(&self) -> &Path {
+    /// How the server uses the path.
+    pub fn usage(&self) -> Usage {
         match self.kind {
-            Kind::Folder | Kind::Emptied | Kind::Log => &self.path,
-            Kind::Socket => self.folder(),
+            Kind::Folder => Usage::Fill,
+            Kind::Emptied => Usage::Empty,
+            Kind::Log => Usage::Append,
+            Kind::Socket => Usage::Bind,
         }
-    }
-
-    /// The folder with the files that outlive the server, if there are such.
-    pub fn kept_in(&self) -> Option<&Path> {
-        match self.kind {
-            Kind::Folder => Some(&self.path),
-            Kind::Log => Some(self.folder()),
-            Kind::Emptied | Kind::Socket => None,
-        }
-    }
-
-    fn folder(&self) -> &Path {
-        self.path.parent().unwrap_or(&self.path)
     }
 
     fn access(&self) -> BitFlags<AccessFs> {

@@ -153,7 +153,7 @@ fn a_server_of_root_says_how_its_files_are_handed_over() {
         sh -ex /tmp/commands
         stat --format 'of %U' /var/log/levity/access.log",
     );
-    let end = "of root\n1\n+ chown -R levity /var/log/levity\nof levity";
+    let end = "of root\n1\n+ chown -h levity /var/log/levity/access.log\nof levity";
     assert!(said.trim_end().ends_with(end), "{said}");
 }
 
