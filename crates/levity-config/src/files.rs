@@ -39,6 +39,9 @@ pub struct Files {
     /// Remarks about them, each with the string of `include` that names the file, in bytes of the main file; without it they are about
     /// that one.
     pub(crate) notes: Vec<(Option<Range<usize>>, String)>,
+    /// Files of a folder that no string of `include` names, but whose names have only another end than what one names, each folder
+    /// with that string.
+    passed_over: Vec<(Range<usize>, Vec<PathBuf>)>,
     /// What is wrong with those that are missing, each with the string of `include` that names them.
     pub(crate) problems: Vec<(Range<usize>, Wrong)>,
     /// Whether each of the problems is that a file does not respond.
@@ -144,6 +147,27 @@ impl Files {
         parts.collect()
     }
 
+    /// Remarks about files that seem to be meant for `include`, except those for which `is_named` is true, each with the string of
+    /// `include`.
+    pub(crate) fn notes_about_passed_over(
+        &self,
+        is_named: impl Fn(&Path) -> bool,
+    ) -> Vec<(Range<usize>, String)> {
+        let passed_over = self.passed_over.iter();
+        let notes = passed_over.filter_map(|(span, paths)| {
+            let mut paths = paths.iter().filter(|path| !is_named(path));
+            let shown = paths.next()?.display();
+            let note = match paths.count() {
+                0 => format!("{shown} is not included: its name does not end in `.toml`"),
+                more => format!(
+                    "{shown} and {more} more there are not included: their names do not end in `.toml`"
+                ),
+            };
+            Some((span.clone(), note))
+        });
+        notes.collect()
+    }
+
     fn note(&mut self, span: Option<&Range<usize>>, text: String) {
         self.notes.push((span.cloned(), text));
     }
@@ -229,20 +253,9 @@ impl Reading {
             );
             self.files.note(Some(span), note);
         }
-        // Beside the main file lie files that it names.
-        let is_apart = |(path, _): &(PathBuf, usize)| path.parent() != Some(&self.folder);
-        let passed_over: Vec<_> = matched.passed_over.into_iter().filter(is_apart).collect();
-        for (path, count) in passed_over {
-            let shown = path.display();
-            let note = match count {
-                1 => format!("{shown} is not included: its name does not end in `.toml`"),
-                _ => format!(
-                    "{shown} and {} more there are not included: their names do not end in `.toml`",
-                    count - 1
-                ),
-            };
-            self.files.note(Some(span), note);
-        }
+        let passed_over = matched.passed_over.into_iter();
+        let passed_over = passed_over.map(|paths| (span.clone(), paths));
+        self.files.passed_over.extend(passed_over);
         for (folder, others) in matched.writable {
             let note = format!("{}: {others}", folder.display());
             self.files.note(Some(span), note);

@@ -21,8 +21,8 @@ pub(crate) struct Matched {
     pub(crate) paths: Vec<PathBuf>,
     /// Folders of patterns in which others may put files, and who.
     pub(crate) writable: Vec<(PathBuf, String)>,
-    /// For each folder of patterns with files that seem to be meant, but have another end: one of them, and how many there are.
-    pub(crate) passed_over: Vec<(PathBuf, usize)>,
+    /// For each folder of patterns the files that seem to be meant, but have another end, in the order of their bytes.
+    pub(crate) passed_over: Vec<Vec<PathBuf>>,
     /// A folder that a pattern needs, and that is not there.
     pub(crate) absent: Option<PathBuf>,
     /// Whether the paths were found, so that one of them need not have what follows.
@@ -105,9 +105,8 @@ impl Matched {
             match found(listed) {
                 Ok(listed) => {
                     paths.extend(listed.names.iter().map(|name| folder.join(name)));
-                    let first = listed.passed_over.iter().min();
-                    let first = first.map(|name| (folder.join(name), listed.passed_over.len()));
-                    self.passed_over.extend(first);
+                    let passed_over = listed.passed_over.iter().map(|name| folder.join(name));
+                    self.passed_over.push(passed_over.collect());
                     self.writable
                         .extend(listed.others.map(|others| (folder, others)));
                 }
@@ -182,6 +181,7 @@ fn list(
             names.push(name);
         }
     }
+    passed_over.sort_unstable();
     Ok(Listed {
         names,
         passed_over,

@@ -1,7 +1,7 @@
 //! From TOML files to a [`Config`].
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf, absolute};
 
 use crate::absent_roots::AbsentRoots;
 use crate::address::Address;
@@ -233,6 +233,7 @@ fn read(
     mailboxes.note_unused(&reader);
     mailboxes.note_publishers(&root, &config.listen, &sites);
     bypass::note(&sites, &upstreams, &reader);
+    note_passed_over(&reader, files);
     let problems = reader.take_problems();
     if !problems.is_empty() {
         return Err(recognised(problems, &reader.source));
@@ -247,6 +248,22 @@ fn read(
         hidden: reader.strings.hidden(),
         ..config
     })
+}
+
+/// Notes the files that seem to be meant for `include`, except those that the configuration names.
+fn note_passed_over(reader: &Reader<'_>, files: &Files) {
+    let paths = reader.paths.borrow();
+    let named: HashSet<_> = paths.iter().map(|named| named.path.as_path()).collect();
+    // Beside the main file lie files for other programs as well.
+    let main = files.main();
+    let folder = main.parent();
+    let is_named = |path: &Path| {
+        let is_beside = path.parent() == folder;
+        is_beside || absolute(path).is_ok_and(|path| named.contains(path.as_path()))
+    };
+    for (span, note) in files.notes_about_passed_over(is_named) {
+        reader.note(&span, note);
+    }
 }
 
 /// Notes and reports what was found when `files` were read.

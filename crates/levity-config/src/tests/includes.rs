@@ -659,6 +659,14 @@ fn files_with_another_end_are_noted() {
     folder.write("sites.d/shop", "");
     let note = "line 1 of levity.toml: sites.d/shop and 1 more there are not included: their names do not end in `.toml`";
     assert_eq!(folder.notes(), [note]);
+    // One that the configuration names is meant for something else.
+    let logged = format!(
+        "[log]\naccess = \"{}\"\n",
+        folder.at("sites.d/shop").display()
+    );
+    folder.write("sites.d/b.toml", logged);
+    let note = "line 1 of levity.toml: sites.d/shop.conf is not included: its name does not end in `.toml`";
+    assert_eq!(folder.notes(), [note]);
     // Beside the main file are others that it names.
     folder.write("users", "");
     folder.write(

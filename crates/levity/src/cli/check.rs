@@ -19,13 +19,13 @@ pub(super) struct Options {
     /// Exit with 78 also if there is any note
     ///
     /// A note is about what a server starts with although it may not be meant. Without this option notes are printed, and the
-    /// exit status is 0.
+    /// exit status is 0. Notes about a user that `--user` does not name do not count: a unit may give it more groups, or another name.
     #[arg(long)]
     strict: bool,
     /// Note what the user NAME cannot read or write, and how to permit it
     ///
-    /// As far as owners, groups and modes say: access control lists, and what a unit hides, are not looked at. Without this option it is
-    /// the user `levity` where root checks /etc/levity/levity.toml.
+    /// As far as owners, groups, modes and access control lists say; what a unit hides is not looked at. Without this option it is the
+    /// user `levity` where root checks /etc/levity/levity.toml.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 }
@@ -58,11 +58,11 @@ pub(super) fn check(
         }
     };
     let mut notes = notes(&config);
-    notes.extend(
-        user.iter()
-            .flat_map(|user| access::notes(&config, user, &accounts)),
-    );
-    let is_ok = notes.is_empty() || !options.strict;
+    let of_user = user.map(|user| access::notes(&config, &user, &accounts));
+    let of_user = of_user.unwrap_or_default();
+    let is_clean = notes.is_empty() && (options.user.is_none() || of_user.is_empty());
+    notes.extend(of_user);
+    let is_ok = is_clean || !options.strict;
     match options.json {
         true => streams.out(&format!("{}\n", as_json(file, &config, &notes, is_ok))),
         false => print(file, &config, &notes, is_ok, streams),
