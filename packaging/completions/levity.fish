@@ -56,7 +56,7 @@ complete -c levity -n "__fish_levity_using_subcommand run" -s v -l verbose -d 'R
 complete -c levity -n "__fish_levity_using_subcommand run" -s h -l help -d 'Print help'
 complete -c levity -n "__fish_levity_using_subcommand check" -s c -l config -d 'The configuration file, as an option' -r -F
 complete -c levity -n "__fish_levity_using_subcommand check" -l env-file -d 'Take values of `${NAME}` from the lines NAME=VALUE of this file; others are those of the environment' -r -F
-complete -c levity -n "__fish_levity_using_subcommand check" -l user -d 'Note what the user NAME cannot read or write, and how to permit it' -r
+complete -c levity -n "__fish_levity_using_subcommand check" -l user -d 'Note what the user NAME cannot read, write or connect to' -r
 complete -c levity -n "__fish_levity_using_subcommand check" -l json -d 'Print JSON: `ok`, `problems` and `notes`; `ok` is true if the exit status is 0'
 complete -c levity -n "__fish_levity_using_subcommand check" -l strict -d 'Exit with 78 also if there is any note'
 complete -c levity -n "__fish_levity_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'

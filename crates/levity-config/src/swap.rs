@@ -8,12 +8,9 @@ use std::path::{Path, PathBuf};
 pub const LINKS_MAX: usize = 40;
 
 /// Folders of the system (hier(7)), with those in them: no swap of a folder has them opened.
-const SYSTEM_TREES: [&str; 10] = [
-    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr",
+const SYSTEM_TREES: [&str; 11] = [
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/sbin", "/sys", "/usr",
 ];
-
-/// What is true of [`SYSTEM_TREES`], but that a server may write in programs of its own there.
-const PROGRAMS: &str = "/opt";
 
 /// Folders that many programs share, without those in them.
 const SHARED_FOLDERS: [&str; 11] = [
@@ -29,9 +26,6 @@ const SHARED_FOLDERS: [&str; 11] = [
     "/var/spool",
     "/var/tmp",
 ];
-
-/// Folders with what is served, which have a folder for each site or none.
-const FOLDERS_OF_SITES: [&str; 4] = ["/media", "/mnt", "/srv", "/var/www"];
 
 /// The folders that hold the names on the way to the folder `path`: its own, and for each link that of the link and that
 /// of its target. Without links, and without folders of the system, as far as they are there. Blocks.
@@ -61,6 +55,19 @@ pub(crate) fn folders_on_way(path: &Path) -> Vec<PathBuf> {
     all.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
+/// What `path` leads to by the links that it is itself, also if there is nothing: a file that is made there is made under that
+/// name. Blocks.
+pub(crate) fn target(path: &Path) -> PathBuf {
+    let mut name = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = fs::read_link(&name) else {
+            break;
+        };
+        name = name.parent().unwrap_or(&name).join(target);
+    }
+    name
+}
+
 #[derive(Default)]
 struct Names {
     folders: Vec<PathBuf>,
@@ -86,32 +93,10 @@ impl Names {
 
 /// Whether a path without links is that of a folder of the system, or of the home of a user.
 fn is_of_system(path: &Path) -> bool {
+    let mut shared = SHARED_FOLDERS.iter();
     SYSTEM_TREES.iter().any(|tree| path.starts_with(tree))
-        || path.starts_with(PROGRAMS)
-        || is_one_of(&SHARED_FOLDERS, path)
+        || shared.any(|folder| path == Path::new(folder))
         || path.parent() == Some("/home".as_ref())
-}
-
-/// Whether a path without links is that of a folder on whose owner and mode many programs depend.
-pub(crate) fn is_shared(path: &Path) -> bool {
-    [
-        &SYSTEM_TREES[..],
-        &SHARED_FOLDERS,
-        &FOLDERS_OF_SITES,
-        &[PROGRAMS],
-    ]
-    .iter()
-    .any(|folders| is_one_of(folders, path))
-}
-
-/// Whether a path without links lies where only the system makes files, also for a time.
-pub(crate) fn is_in_system(path: &Path) -> bool {
-    let mut trees = SYSTEM_TREES.iter().chain(&["/run"]);
-    trees.any(|tree| path.starts_with(tree))
-}
-
-fn is_one_of(folders: &[&str], path: &Path) -> bool {
-    folders.iter().any(|folder| path == Path::new(folder))
 }
 
 #[cfg(test)]
@@ -126,7 +111,6 @@ mod tests {
             "/",
             "/etc",
             "/etc/levity",
-            "/opt/x",
             "/usr/local/www",
             "/home",
             "/home/ann",

@@ -40,9 +40,6 @@ pub(super) struct Permissions {
     pub(super) owner: u32,
     pub(super) group: u32,
     pub(super) mode: u32,
-    pub(super) is_folder: bool,
-    /// Whether it is neither a file nor a folder.
-    pub(super) is_special: bool,
     pub(super) has_list: bool,
     entries: Vec<(Class, u32)>,
 }
@@ -52,30 +49,18 @@ impl Permissions {
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         let meta = fs::metadata(path)?;
         let (owner, group, mode) = (meta.uid(), meta.gid(), meta.mode());
-        let list = list(path)?.and_then(|bytes| parse(&bytes, group));
+        // The kernel asks no list whose mask, which is in place of the mode of the group, permits nothing.
+        let list = match mode & 0o070 {
+            0 => None,
+            _ => list(path)?.and_then(|bytes| parse(&bytes, group)),
+        };
         Ok(Self {
             owner,
             group,
             mode: mode & 0o7777,
-            is_folder: meta.is_dir(),
-            is_special: !meta.is_dir() && !meta.is_file(),
             has_list: list.is_some(),
             entries: list.unwrap_or_else(|| of_mode(mode, group)),
         })
-    }
-
-    /// Those of a file or folder that nobody may use, of a user and a group.
-    #[cfg(test)]
-    pub(super) fn closed([owner, group]: [u32; 2], is_folder: bool) -> Self {
-        Self {
-            owner,
-            group,
-            mode: 0,
-            is_folder,
-            is_special: false,
-            has_list: false,
-            entries: Vec::new(),
-        }
     }
 
     /// Whether `account` has all permissions of `needed`: by the first class that applies, whatever the others permit
@@ -163,8 +148,11 @@ mod tests {
 
     fn permissions(owner: u32, group: u32, entries: Vec<(Class, u32)>) -> Permissions {
         Permissions {
+            owner,
+            group,
+            mode: 0,
+            has_list: false,
             entries,
-            ..Permissions::closed([owner, group], false)
         }
     }
 
@@ -218,7 +206,6 @@ mod tests {
             (7, "bob", WRITE, true),
             (7, "bob", READ | WRITE, false),
             (7, "bob", SEARCH, false),
-            (0, "bob", READ, false),
             // The mask is not for all others.
             (0, "web", SEARCH, true),
             (7, "web", READ, false),

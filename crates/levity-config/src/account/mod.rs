@@ -2,13 +2,11 @@
 
 mod acl;
 mod barrier;
-mod remedy;
 
 use std::fs::File;
 use std::io::{self, Read as _};
 
 pub use self::barrier::{Barrier, Usage};
-pub use self::remedy::word;
 
 /// The maximum length of each of the two files in bytes. The rest of a longer one is not read.
 const BYTES_MAX: u64 = 4 << 20;

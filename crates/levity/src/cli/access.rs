@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf, absolute};
 
 use levity_config::account::{Account, Accounts, Usage};
+use levity_config::address::Address;
 use levity_config::{Config, Line, NamedFile, Note};
 use levity_disk::patiently;
 
@@ -16,6 +17,12 @@ const UNIT_USER: &str = "levity";
 
 /// What systemd makes for that user: `RuntimeDirectory=`, `StateDirectory=` and `CacheDirectory=`.
 const UNIT_FOLDERS: [&str; 3] = ["/run/levity", "/var/lib/levity", "/var/cache/levity"];
+
+/// Not what lies in such a folder already: root may have made it.
+fn is_made_by_unit(path: &Path) -> bool {
+    let mut made = UNIT_FOLDERS.iter();
+    made.any(|made| path == Path::new(made) || path.starts_with(made) && !path.exists())
+}
 
 /// The user whose access is checked: `given`, or that of the unit where `is_root` checks the file that the unit names.
 /// `None` if it is not known.
@@ -52,14 +59,14 @@ pub(super) fn notes(config: &Config, account: &Account, accounts: &Accounts) -> 
     let (mut found, mut notes) = (Vec::<(String, Found)>::new(), Vec::new());
     let mut known = HashMap::new();
     for (NamedFile { line, path }, usage) in used(config) {
-        if account.name == UNIT_USER && UNIT_FOLDERS.iter().any(|made| path.starts_with(made)) {
+        if account.name == UNIT_USER && is_made_by_unit(&path) {
             continue;
         }
         let user = account.clone();
         match patiently(&path, move |path| user.barrier(path, usage)) {
             Ok(Ok(None)) => {}
             Ok(Ok(Some(barrier))) => {
-                let reason = barrier.describe(account, accounts, &config.hidden);
+                let reason = barrier.describe(accounts);
                 let at = *known.entry(reason.clone()).or_insert(found.len());
                 match found.get_mut(at) {
                     Some((_, first)) => first.more += 1,
@@ -97,8 +104,9 @@ impl Found {
     fn note(self, account: &Account, reason: &str) -> Note {
         let (name, path) = (&account.name, self.path.display());
         let action = match self.usage {
-            Usage::Read => "read",
+            Usage::Read | Usage::List => "read",
             Usage::Fill | Usage::Empty | Usage::Append | Usage::Bind => "write to",
+            Usage::Connect => "connect to",
         };
         let more = match self.more {
             0 => String::new(),
@@ -123,14 +131,27 @@ fn used(config: &Config) -> Vec<(NamedFile, Usage)> {
     let written: BTreeMap<_, _> = written
         .map(|written| (written.path.clone(), written.usage()))
         .collect();
-    let own = config.files.paths().map(Path::to_owned);
-    let without_line = |path| NamedFile { line: None, path };
-    let all = own.map(without_line).chain(config.paths.iter().cloned());
-    let all = all.chain(written.keys().cloned().map(without_line));
+    let named = config.paths.iter().map(|named| {
+        let usage = written.get(&named.path).copied();
+        (named.clone(), usage.unwrap_or(Usage::Read))
+    });
+    let backends = config.upstreams.iter().flat_map(|upstream| &upstream.to);
+    let sockets = backends.filter_map(|backend| match backend.at.address() {
+        Some(Address::Unix(path)) => Some((path, Usage::Connect)),
+        Some(Address::Tcp(_)) | None => None,
+    });
+    let own = config.files.paths().map(|path| (path, Usage::Read));
+    let folders = config.files.folders().map(|path| (path, Usage::List));
+    let own = own
+        .chain(folders)
+        .map(|(path, usage)| (path.to_owned(), usage));
+    let written = written.iter().map(|(path, usage)| (path.clone(), *usage));
+    let without_line = |(path, usage)| (NamedFile { line: None, path }, usage);
+    let others = own.map(without_line).chain(named);
+    let all = others.chain(written.chain(sockets).map(without_line));
     let mut seen = BTreeSet::new();
-    let used = all.filter_map(|NamedFile { line, path }| {
+    let used = all.filter_map(|(NamedFile { line, path }, usage)| {
         let path = absolute(path).ok()?;
-        let usage = written.get(&path).copied().unwrap_or(Usage::Read);
         let is_new = seen.insert(path.clone());
         is_new.then_some((NamedFile { line, path }, usage))
     });
@@ -194,9 +215,7 @@ mod tests {
             assert!(closed.err.contains(&line), "{line}\n{}", closed.err);
         }
         assert!(
-            closed.err.contains(&format!(
-                "`chown {OTHER} {log} && chmod u+w {log}` permits it"
-            )),
+            closed.err.contains(", and `w` is needed there"),
             "{}",
             closed.err
         );

@@ -22,7 +22,7 @@ pub(super) struct Options {
     /// exit status is 0. Notes about a user that `--user` does not name do not count: a unit may give it more groups, or another name.
     #[arg(long)]
     strict: bool,
-    /// Note what the user NAME cannot read or write, and how to permit it
+    /// Note what the user NAME cannot read, write or connect to
     ///
     /// As far as owners, groups, modes and access control lists say; what a unit hides is not looked at. Without this option it is the
     /// user `levity` where root checks /etc/levity/levity.toml.
