@@ -39,6 +39,8 @@ pub struct Files {
     /// Remarks about them, each with the string of `include` that names the file, in bytes of the main file; without it they are about
     /// that one.
     pub(crate) notes: Vec<(Option<Range<usize>>, String)>,
+    /// The folders in which files are looked for.
+    listed: Vec<PathBuf>,
     /// Files of a folder that no string of `include` names, but whose names have only another end than what one names, each folder
     /// with that string.
     passed_over: Vec<(Range<usize>, Vec<PathBuf>)>,
@@ -128,6 +130,11 @@ impl Files {
     /// The absolute paths of all.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.texts.iter().map(|file| file.path.as_path())
+    }
+
+    /// The folders in which `include` looks for files, as messages name them.
+    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.listed.iter().map(PathBuf::as_path)
     }
 
     /// The name of the main file.
@@ -253,6 +260,7 @@ impl Reading {
             );
             self.files.note(Some(span), note);
         }
+        self.files.listed.extend(matched.listed);
         let passed_over = matched.passed_over.into_iter();
         let passed_over = passed_over.map(|paths| (span.clone(), paths));
         self.files.passed_over.extend(passed_over);

@@ -19,6 +19,8 @@ const SUFFIX: &str = ".toml";
 pub(crate) struct Matched {
     /// In the order of their bytes.
     pub(crate) paths: Vec<PathBuf>,
+    /// Folders of patterns, which are listed.
+    pub(crate) listed: Vec<PathBuf>,
     /// Folders of patterns in which others may put files, and who.
     pub(crate) writable: Vec<(PathBuf, String)>,
     /// For each folder of patterns the files that seem to be meant, but have another end, in the order of their bytes.
@@ -97,6 +99,7 @@ impl Matched {
     fn descend(&mut self, pattern: &str, is_last: bool, count_max: usize) -> Result<(), Failure> {
         let mut paths = Vec::new();
         for folder in std::mem::take(&mut self.paths) {
+            self.listed.push(here(&folder).to_owned());
             let wanted = NamePattern::new(pattern);
             let left = count_max + 1 - paths.len();
             let listed = patiently(here(&folder), move |folder| {

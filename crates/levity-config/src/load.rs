@@ -254,12 +254,13 @@ fn read(
 fn note_passed_over(reader: &Reader<'_>, files: &Files) {
     let paths = reader.paths.borrow();
     let named: HashSet<_> = paths.iter().map(|named| named.path.as_path()).collect();
-    // Beside the main file lie files for other programs as well.
-    let main = files.main();
-    let folder = main.parent();
+    let folder = files.paths().next().and_then(Path::parent);
     let is_named = |path: &Path| {
-        let is_beside = path.parent() == folder;
-        is_beside || absolute(path).is_ok_and(|path| named.contains(path.as_path()))
+        let Ok(path) = absolute(path) else {
+            return false;
+        };
+        // Beside the main file lie files for other programs as well.
+        path.parent() == folder || named.contains(path.as_path())
     };
     for (span, note) in files.notes_about_passed_over(is_named) {
         reader.note(&span, note);
