@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 use levity_tls::{Certificate, files};
 use tokio::sync::Semaphore;
 
-use crate::clock::{at, in_words, seconds, some_of};
+use levity_tls::in_words;
+
+use crate::clock::{at, seconds, some_of};
 use crate::failure::{Cause, Failure};
 use crate::order::Attempt;
 use crate::records::{self, When};

@@ -1,4 +1,4 @@
-//! Times as they are kept in files, seconds since 1970, and as operators read them.
+//! Times as they are kept in files, seconds since 1970.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,18 +11,6 @@ pub fn seconds(time: SystemTime) -> u64 {
 /// The time that many seconds after 1970.
 pub fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
-}
-
-/// A time as operators say it.
-#[must_use]
-pub fn in_words(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        7200..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} days", seconds / 86_400),
-    }
 }
 
 /// A random part of `max`, so that many servers do not do the same at the same time.

@@ -68,7 +68,6 @@ mod settings;
 mod state;
 mod stored;
 
-pub use self::clock::in_words;
 pub use self::reports::Report;
 pub use self::service::{Acme, Plan};
 pub use self::settings::{Authority, DnsSettings, ExternalAccount, Method, Settings};

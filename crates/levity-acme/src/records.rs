@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 
-use crate::clock::{at, in_words, seconds};
+use levity_tls::in_words;
+
+use crate::clock::{at, seconds};
 use crate::renewal;
 use crate::run::Run;
 use crate::state::{Record, State};

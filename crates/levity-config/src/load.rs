@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf, absolute};
 use crate::absent_roots::AbsentRoots;
 use crate::address::Address;
 use crate::document::{INCLUDE, document};
+use crate::features::{self, Feature};
 use crate::files::{Files, Wrong};
 use crate::hidden::Hidden;
 use crate::keys::SCHEMA;
@@ -202,6 +203,7 @@ fn read(
 ) -> Result<Config, Vec<Problem>> {
     let document = document(&mut reader, variables);
     tell_of_files(&mut reader, files);
+    features::check(&mut reader, &document, Feature::is_built);
     let root = Section::root(&reader, &document);
     // The files that it names have been read.
     root.names(INCLUDE);

@@ -34,7 +34,7 @@ pub(crate) struct Reader<'t> {
     pub(crate) absent_roots: AbsentRoots,
     /// Whether files that are included could not be read.
     pub(crate) is_incomplete: bool,
-    /// Lines with a syntax error. Further errors there are only its consequences.
+    /// Lines with a syntax error, or with what is not in this build. Further errors there are only its consequences.
     broken: BTreeSet<usize>,
     /// Each with its first byte.
     problems: RefCell<Vec<(Option<usize>, Problem)>>,
@@ -105,6 +105,11 @@ impl<'t> Reader<'t> {
                 self.report(&span, message, help);
             }
         }
+    }
+
+    /// Has nothing else said of the line of `span`, which has been reported.
+    pub(crate) fn set_aside(&mut self, span: &Range<usize>) {
+        self.broken.insert(self.source.row(span.start));
     }
 
     /// The folder of relative paths at `span`; `None` where they stay relative.

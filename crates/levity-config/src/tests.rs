@@ -117,7 +117,7 @@ fn reports(text: &str) -> Vec<String> {
     shown(&parse(text).expect_err(text))
 }
 
-fn shown(problems: &[Problem]) -> Vec<String> {
+pub(crate) fn shown(problems: &[Problem]) -> Vec<String> {
     let reports = problems.iter().map(|p| {
         let position = p
             .position

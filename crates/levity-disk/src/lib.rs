@@ -8,6 +8,11 @@
 //! Read [`engine`] first: it has the contract of engines and the table of those that exist. A job waits in the
 //! scheduler until its device has room; files, memory and system calls are below both.
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
+// Engines share much, of which those that are left use a part.
+#![cfg_attr(
+    not(all(feature = "engines-all", feature = "io-uring")),
+    allow(dead_code)
+)]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(

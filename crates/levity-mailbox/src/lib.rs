@@ -29,11 +29,9 @@ mod budget;
 mod by_name;
 mod clock;
 mod copies;
-#[cfg(feature = "disk")]
 pub mod disk;
 mod encoding;
 mod kept;
-#[cfg_attr(not(feature = "disk"), allow(dead_code))]
 mod locked;
 mod log;
 mod making;
@@ -42,9 +40,9 @@ mod message;
 mod name;
 mod owner;
 mod protocol;
+#[cfg(feature = "redis")]
 pub mod redis;
 mod settings;
-#[cfg_attr(not(feature = "disk"), allow(dead_code))]
 mod shared;
 mod store;
 pub mod stream;

@@ -21,6 +21,7 @@ mod pem;
 mod server;
 mod sessions;
 mod tickets;
+mod time_in_words;
 mod words;
 
 use std::sync::{Arc, LazyLock};
@@ -40,6 +41,7 @@ pub use server::{
     stands_for,
 };
 pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
+pub use time_in_words::in_words;
 pub use words::{Cause, cause, handshake_error, is_of_unknown_authority, reason, reason_for};
 
 /// The name of HTTP/2 in a handshake (ALPN, RFC 7301).

@@ -15,6 +15,7 @@ pub mod gateway;
 pub mod handler;
 pub mod http;
 pub mod loop_core;
+#[cfg_attr(not(feature = "mailbox"), path = "mailboxes/absent.rs")]
 pub mod mailboxes;
 pub mod message;
 pub mod process;

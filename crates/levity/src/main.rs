@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use levity::cli::{self, Step, Streams};
-use levity_inspect::top;
 use levity_telemetry::diagnostics;
 
 /// The C library's allocator locks a heap when another thread frees into it. A disk thread that is preempted
@@ -28,7 +27,8 @@ fn main() -> ExitCode {
     };
     match cli::step(std::env::args_os(), &mut streams) {
         Step::Serve(plan, early) => levity::process::server::run(*plan, early),
-        Step::Top(options) => match top::run(&options, colour(true)) {
+        #[cfg(feature = "inspect")]
+        Step::Top(options) => match levity_inspect::top::run(&options, colour(true)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("error: {error}");

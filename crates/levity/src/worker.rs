@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_disk::{Disk, Watcher};
-use levity_mailbox::Copies;
 use levity_net::SWEEP_INTERVAL;
 use levity_telemetry::access_log::{Log, Record};
 use levity_telemetry::popular::Popular;
@@ -32,6 +31,7 @@ use crate::loop_core::compute::Compute;
 use crate::loop_core::config::LoopConfig;
 use crate::loop_core::zero_copy::ZeroCopy;
 use crate::loop_core::{CoreParts, LoopCore};
+use crate::mailboxes::Copies;
 use crate::route::{Location, Service};
 use crate::shares::Shares;
 use crate::stores::variants::candidates::Candidates;

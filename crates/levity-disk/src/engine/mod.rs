@@ -12,12 +12,17 @@ mod command_queue;
 mod contract;
 #[cfg(any(test, feature = "test-support"))]
 pub mod crash;
+#[cfg(feature = "io-uring")]
 mod io_uring;
+#[cfg(feature = "engines-all")]
 mod linux_aio;
 mod pool;
+#[cfg(feature = "engines-all")]
 mod posix_aio;
+#[cfg(feature = "engines-all")]
 mod readahead;
 mod running;
+#[cfg(feature = "engines-all")]
 mod sendfile;
 #[cfg(any(test, feature = "test-support"))]
 pub mod simulated;

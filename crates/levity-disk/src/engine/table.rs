@@ -1,9 +1,13 @@
 //! The engines that exist.
 
 use super::contract::{Description, StartError, Unavailable};
+#[cfg(feature = "io-uring")]
+use super::io_uring;
 #[cfg(any(test, feature = "test-support"))]
 use super::simulated;
-use super::{io_uring, linux_aio, posix_aio, readahead, sendfile, threads};
+use super::threads;
+#[cfg(feature = "engines-all")]
+use super::{linux_aio, posix_aio, readahead, sendfile};
 use crate::job::EngineId;
 
 /// All engines. Names, documentation and values of `disk.engine` come from this table. `auto` is not an
@@ -19,6 +23,7 @@ pub const ENGINES: &[Description] = &[
         probe: runs_anywhere,
         start: threads::start,
     },
+    #[cfg(feature = "io-uring")]
     Description {
         name: "io_uring",
         aliases: &["io-uring"],
@@ -29,6 +34,7 @@ pub const ENGINES: &[Description] = &[
         probe: io_uring::probe,
         start: io_uring::start,
     },
+    #[cfg(feature = "engines-all")]
     Description {
         name: "linux-aio",
         aliases: &["linux-aio-sendfile", "linux_aio"],
@@ -40,6 +46,7 @@ pub const ENGINES: &[Description] = &[
         probe: linux_aio::probe,
         start: linux_aio::start,
     },
+    #[cfg(feature = "engines-all")]
     Description {
         name: "readahead",
         aliases: &[],
@@ -50,6 +57,7 @@ pub const ENGINES: &[Description] = &[
         probe: readahead::probe,
         start: readahead::start,
     },
+    #[cfg(feature = "engines-all")]
     Description {
         name: "posix-aio",
         aliases: &["posix_aio"],
@@ -60,6 +68,7 @@ pub const ENGINES: &[Description] = &[
         probe: posix_aio::probe,
         start: posix_aio::start,
     },
+    #[cfg(feature = "engines-all")]
     Description {
         name: "sendfile",
         aliases: &["linux-sendfile"],
@@ -184,16 +193,19 @@ impl Choice<'_> {
 
 /// Finds out what `auto` stands for here, by trying.
 fn automatic() -> Choice<'static> {
-    let [threads, ring] =
-        ["threads", "io_uring"].map(|name| find(name).expect("it is in the table"));
-    let refused = (ring.probe)().err();
-    let direct = match &refused {
-        None => "io_uring, which needs less processor time for that".to_owned(),
-        Some(unavailable) => format!("threads too, as io_uring cannot run here ({unavailable})"),
+    let threads = find("threads").expect("it is in the table");
+    let ring = find("io_uring");
+    let probed = ring.map(|ring| (ring.probe)());
+    let direct = match &probed {
+        Some(Ok(())) => "io_uring, which needs less processor time for that".to_owned(),
+        Some(Err(unavailable)) => {
+            format!("threads too, as io_uring cannot run here ({unavailable})")
+        }
+        None => "threads too, as this build has no io_uring".to_owned(),
     };
     Choice {
         engine: threads,
-        for_direct: refused.is_none().then_some(ring),
+        for_direct: ring.filter(|_| matches!(probed, Some(Ok(())))),
         reason: format!(
             "reads through the page cache: threads, which copy side by side; past it (O_DIRECT): {direct}"
         ),

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use levity_acme::in_words;
 use levity_config::{Config, Variables};
 use levity_telemetry::escape::escaped;
+use levity_tls::in_words;
 use levity_wire::calendar::Utc;
 use serde_json::{Value, json};
 
@@ -402,6 +402,7 @@ mod tests {
         assert_eq!(lines.len(), 3, "{}", ran.out);
     }
 
+    #[cfg(feature = "acme")]
     #[test]
     fn names_that_have_failed_are_tried_again() {
         let folder = Folder::new();

@@ -5,22 +5,23 @@ mod certs;
 mod check;
 mod control;
 mod explain;
-mod mailbox;
+#[cfg(feature = "inspect")]
+mod inspect;
 #[cfg(test)]
 mod manual;
 mod passwd;
+#[cfg(feature = "compress")]
 mod precompress;
 mod serve;
 mod streams;
-mod top;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
-use levity_config::{AdminPlaces, Errors, Variables};
+use levity_config::{AdminPlaces, Errors, Feature, Variables};
 use levity_disk::patiently;
-use levity_inspect::timing;
 
 use self::serve::Flags;
 pub use self::streams::{Streams, colour};
@@ -62,6 +63,7 @@ pub enum Step {
     /// Run a server.
     Serve(Box<Plan>, EarlySignals),
     /// Show the figures of a running server.
+    #[cfg(feature = "inspect")]
     Top(levity_inspect::top::Options),
     /// Explain a request.
     Explain(Box<Question>),
@@ -71,10 +73,24 @@ pub enum Step {
 
 /// A web server whose event loop never waits for the disk.
 #[derive(Parser)]
-#[command(name = "levity", version)]
+#[command(name = "levity", version, long_version = long_version())]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
+}
+
+/// The version, and the features of the build in a line of its own.
+fn long_version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let built = Feature::ALL.iter().filter(|feature| feature.is_built());
+        let names: Vec<_> = built.map(|feature| feature.name()).collect();
+        let features = match &names[..] {
+            [] => "none".to_owned(),
+            names => names.join(" "),
+        };
+        format!("{}\nfeatures: {features}", env!("CARGO_PKG_VERSION"))
+    });
+    &TEXT
 }
 
 #[derive(Subcommand)]
@@ -129,6 +145,7 @@ enum Command {
     /// and NAME.gz, each at the highest level, if that saves 5 % or more. A variant that is not older than its file is
     /// kept. Symbolic links are not followed, and names with a leading dot are left out. With the configuration of the
     /// server, so are the files that it sends to nobody.
+    #[cfg(feature = "compress")]
     Precompress(precompress::Options),
     /// Have a running server read its configuration again
     ///
@@ -149,11 +166,6 @@ enum Command {
         #[command(flatten)]
         socket: control::Socket,
     },
-    /// Send to mailboxes of a running server, print what they get, or list them
-    Mailbox {
-        #[command(subcommand)]
-        action: mailbox::Action,
-    },
     /// Print a line with a user and a hashed password, for the file that `basic_auth` names
     ///
     /// The password is read from the terminal, or from the first line of standard input. The hash is one of Argon2id.
@@ -162,20 +174,9 @@ enum Command {
         #[arg(value_name = "USER")]
         user: String,
     },
-    /// Show the figures of a running server every second; q or Ctrl-C quits
-    Top(top::Options),
-    /// Analyse a JSON access log: where the time of requests was spent
-    Timing {
-        /// The log; - is standard input. `format = "json"` and `timing = "chunk"` under [log] write it
-        #[arg(value_name = "LOG")]
-        log: PathBuf,
-        /// Write a picture of every wait, read and write over time
-        #[arg(long, value_name = "FILE")]
-        svg: Option<PathBuf>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    #[cfg(feature = "inspect")]
+    #[command(flatten)]
+    Inspect(inspect::Command),
 }
 
 // A comment of documentation would become the text of `--help`.
@@ -305,29 +306,16 @@ fn command(command: Option<Command>, streams: &mut Streams<'_>) -> Result<Step, 
         }
         Some(Command::Health { socket }) => Step::Exit(control::health(&socket, streams)),
         Some(Command::Explain(options)) => explain::explain(options, streams)?,
-        Some(Command::Mailbox { action }) => Step::Exit(mailbox::run(action, streams)),
         Some(Command::Passwd { user }) => Step::Exit(passwd::run(&user, streams)),
+        #[cfg(feature = "compress")]
         Some(Command::Precompress(options)) => Step::Exit(precompress::run(&options, streams)),
-        Some(Command::Top(options)) => top::top(options, streams)?,
-        Some(Command::Timing { log, svg, json }) => {
-            Step::Exit(analyse(&timing::Options { log, svg, json }, streams))
-        }
+        #[cfg(feature = "inspect")]
+        Some(Command::Inspect(command)) => inspect::step(command, streams)?,
         None => {
             streams.err(EXAMPLES);
             Step::Exit(EXIT_USAGE)
         }
     })
-}
-
-/// Analyses a log; the exit status says whether that was possible.
-fn analyse(options: &timing::Options, streams: &mut Streams<'_>) -> u8 {
-    match timing::run(options, streams.out, streams.err) {
-        Ok(()) => 0,
-        Err(message) => {
-            streams.err(&format!("error: {message}\n"));
-            EXIT_FAILURE
-        }
-    }
 }
 
 /// Help and version are data; anything else is a message.
@@ -356,8 +344,8 @@ pub(crate) mod tests {
         pub fn plan(self) -> Plan {
             match self.step {
                 Step::Serve(plan, _) => *plan,
-                Step::Top(_) | Step::Explain(_) => panic!("no server"),
                 Step::Exit(status) => panic!("exit {status}: {}", self.err),
+                _ => panic!("no server"),
             }
         }
 
@@ -440,10 +428,13 @@ pub(crate) mod tests {
         );
         let version = levity(&["--version"]);
         version.exits(0);
-        assert_eq!(
-            version.out,
-            format!("levity {}\n", env!("CARGO_PKG_VERSION"))
-        );
+        let number = format!("levity {}\n", env!("CARGO_PKG_VERSION"));
+        let features = version.out.strip_prefix(&number);
+        let features = features.and_then(|rest| rest.strip_prefix("features: "));
+        let features: Vec<_> = features.expect("a line").split_whitespace().collect();
+        let has = |feature: &Feature| features.contains(&feature.name());
+        assert!(Feature::ALL.iter().all(|one| has(one) == one.is_built()));
+        assert_eq!(levity(&["-V"]).out, number);
     }
 
     #[test]

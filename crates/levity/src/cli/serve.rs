@@ -9,7 +9,7 @@ use clap::Args;
 use super::{EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams, exit_of};
 use levity_config::address::{self, Address, AddressError, PORT_USUAL};
 use levity_config::tls::SiteTls;
-use levity_config::{AbsentRoots, Config, OwnNames, Variables};
+use levity_config::{AbsentRoots, Config, Feature, OwnNames, Variables};
 use levity_disk::engine::NAMES;
 use levity_disk::patiently;
 
@@ -245,8 +245,12 @@ fn misused(reason: &str, streams: &mut Streams<'_>) -> Step {
     Step::Exit(EXIT_USAGE)
 }
 
-/// What every site of `levity serve` has. Its content may be edited at any time.
-const CONTENT: &str = "[[site]]\nroot = \".\"\ncompress = true\ncache = \"no-cache\"\n";
+const SITE: &str = "[[site]]\nroot = \".\"\n";
+
+const COMPRESSED: &str = "compress = true\n";
+
+/// For content that may be edited at any time.
+const CONTENT: &str = "cache = \"no-cache\"\n";
 
 /// A file that is named on the command line is served wherever its link leads.
 const FILE: &str = "symlinks = \"follow\"\n";
@@ -259,10 +263,7 @@ const BUILT: &str = "static_host_files = true\ntry = [\"file\", \"file.html\", \
 const LOST: &str = "error_pages = { 404 = \"/404.html\" }\n";
 
 /// A script or an image that is missing is no page, but a client that follows a link may be at a path with a dot.
-const SINGLE_PAGE: &str = r#"[[site]]
-root = "."
-compress = true
-cache = { hashed = "immutable", "*/*" = "no-cache" }
+const SINGLE_PAGE: &str = r#"cache = { hashed = "immutable", "*/*" = "no-cache" }
 static_host_files = true
 try = ["file", "/index.html"]
 
@@ -313,9 +314,14 @@ fn content(what: &Path, is_single_page: bool) -> Result<Config, String> {
     Ok(config)
 }
 
-/// The configuration `text`, with `folder` as root.
+/// The configuration of a site with the keys and routes in `text`, and with `folder` as root.
 fn parsed(folder: &Path, text: &str) -> Result<Config, String> {
-    let config = levity_config::parse_beneath(folder, text);
+    let compressed = match Feature::Compress.is_built() {
+        true => COMPRESSED,
+        false => "",
+    };
+    let text = [SITE, compressed, text].concat();
+    let config = levity_config::parse_beneath(folder, &text);
     let mut config = config.map_err(|problems| problems[0].message.clone())?;
     for site in &mut config.sites {
         let routes = site.routes.iter_mut().map(|route| &mut route.location);

@@ -21,7 +21,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use levity_acme::Acme;
 use levity_config::{Config, Matcher, Pattern};
 use levity_wire::http1;
 
@@ -36,6 +35,7 @@ use crate::mailboxes::set::MailboxSet;
 use crate::route::fingerprint::{Asked, Fingerprint};
 use crate::route::location::Location;
 use crate::route::{Route, Site};
+use crate::tls::authorities::Acme;
 use crate::upstream::Upstream;
 
 /// The sites of `config`, and the roots of their locations and upstreams.

@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use levity_acme::challenges::Challenges;
 use levity_config::tls::SiteTls;
 use levity_config::{Config, LocationDisk, LocationOptions};
 use levity_disk::{Disk, ReadOptions};
@@ -19,6 +18,7 @@ use crate::loop_core::compute::Compute;
 use crate::mailboxes::set::{MailboxSet, SharedMailboxes};
 use crate::rate_limit::registry::Registry;
 use crate::stores::variants::store::VariantStore;
+use crate::tls::authorities::Challenges;
 use crate::upstream::Upstream;
 
 /// What the locations share.

@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use levity_acme::Acme;
 use levity_config::Config;
 use levity_disk::Disk;
 use levity_tls::TicketKeys;
@@ -18,7 +17,7 @@ use crate::rate_limit::registry::Registry;
 use crate::route::{Hosts, Service, Site};
 use crate::shares::Shares;
 use crate::stores::variants::store::VariantStore;
-use crate::tls::acme::AcmeThread;
+use crate::tls::authorities::{Acme, AcmeThread};
 use crate::tls::folder;
 use crate::tls::sites::TlsSites;
 use crate::tls::staple::Staples;

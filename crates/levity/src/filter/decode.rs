@@ -12,6 +12,9 @@ use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, Operation};
 
 use crate::http::filter::FilterError;
 
+/// The codings that can be decoded: those without a dictionary.
+pub const CODINGS: [Coding; 3] = Coding::ALL;
+
 /// Bytes that are decoded at once.
 const STEP_BYTES: usize = 16 * 1024;
 

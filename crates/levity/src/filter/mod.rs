@@ -9,8 +9,10 @@
 //! and 2 MiB for what one job makes.
 
 pub mod cache_control;
+#[cfg_attr(not(feature = "compress"), path = "compress/absent.rs")]
 pub mod compress;
 pub mod cors;
+#[cfg_attr(not(feature = "compress"), path = "decode/absent.rs")]
 pub mod decode;
 mod directives;
 pub mod header_rules;

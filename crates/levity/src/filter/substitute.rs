@@ -19,7 +19,7 @@ use levity_config::MediaTypes;
 use levity_wire::encoding::Coding;
 use memchr::memmem;
 
-use super::decode::{Decoder, window_bytes_max};
+use super::decode::{CODINGS, Decoder, window_bytes_max};
 use super::directives::{elements, forbids_transform};
 use crate::http::filter::{BodyFilter, Filter, FilterError, FilteredHead, JOB_BYTES};
 use crate::message::fields::Fields;
@@ -155,7 +155,7 @@ fn coding(fields: &Fields) -> Option<Option<Coding>> {
         false => name,
     };
     let is_named = |coding: &Coding| name.eq_ignore_ascii_case(coding.name().as_bytes());
-    Coding::ALL.into_iter().find(is_named).map(Some)
+    CODINGS.into_iter().find(is_named).map(Some)
 }
 
 /// Replaces text in one body.

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use levity_acme::challenges::Challenges;
-
 use super::chain::{Asked, Decision, Handler};
 use super::{Handling, Outcome};
 use crate::explanation::{Explanation, Topic};
 use crate::http::response::{Body, Response};
 use crate::message::client::Client;
 use crate::message::request::Request;
+use crate::tls::authorities::Challenges;
 
 /// Where authorities look.
 const FOLDER: &[u8] = b"/.well-known/acme-challenge/";

@@ -4,6 +4,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use levity_config::UploadMethod;
 use levity_disk::{OpenFile, Ready};
 use levity_telemetry::diagnostics;
 use levity_telemetry::step::Step;
@@ -11,7 +12,6 @@ use levity_wire::http1::Method;
 use levity_wire::path::file_name;
 
 use super::chain::{Asked, Decision, Handler, Internal, OtherName, Waiting, Waits};
-use super::upload::written;
 use super::{Handling, NewTarget, Outcome, explain, target_for};
 use crate::explanation::{Explanation, Topic};
 use crate::files::cache::EntryRef;
@@ -376,6 +376,16 @@ pub(super) fn refused_method(method: Method) -> Option<Response> {
         Method::Get | Method::Head | Method::Options => None,
         Method::Unknown => Some(error(501, "unknown method")),
         _ => Some(error(405, "")),
+    }
+}
+
+/// The method of `request` if it may write here.
+pub(super) fn written(request: &Request) -> Option<UploadMethod> {
+    match request.method() {
+        b"PUT" => Some(UploadMethod::Put),
+        b"DELETE" => Some(UploadMethod::Delete),
+        b"MKCOL" => Some(UploadMethod::Mkcol),
+        _ => None,
     }
 }
 

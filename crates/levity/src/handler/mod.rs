@@ -12,6 +12,7 @@ mod files;
 pub mod gate;
 pub mod https;
 mod listing;
+#[cfg_attr(not(feature = "mailbox"), path = "mailbox/absent.rs")]
 pub mod mailbox;
 mod other_name;
 mod preflight;
@@ -19,10 +20,13 @@ mod proxy;
 pub mod redirect;
 pub mod refuse;
 mod respond;
+#[cfg_attr(not(feature = "mailbox"), path = "resume/absent.rs")]
 mod resume;
 pub mod script;
 mod sendfile;
+#[cfg_attr(not(feature = "upload"), path = "upload/absent.rs")]
 pub mod upload;
+#[cfg_attr(not(feature = "compress"), path = "variants/absent.rs")]
 mod variants;
 
 use std::rc::Rc;

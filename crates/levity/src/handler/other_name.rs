@@ -7,7 +7,7 @@ use crate::explanation::Topic;
 use crate::http::error::error;
 use crate::http::response::Response;
 use crate::message::request::Request;
-use crate::route::{Location, TooLong};
+use crate::route::Location;
 
 impl<'a> Handling<'a> {
     /// The refusal of a request for a compressed form by the location of the original, if that asks for more and refuses a request
@@ -34,6 +34,7 @@ impl<'a> Handling<'a> {
 
     /// The refusal of a request that writes a name by the location of the other spelling of it, with or without the slash of a
     /// folder: a name is that of a file or of a folder.
+    #[cfg(feature = "upload")]
     pub(super) async fn refusal_of_other_spelling(
         &mut self,
         request: &Request,
@@ -49,7 +50,7 @@ impl<'a> Handling<'a> {
                 self.refusal_at(request, (location, other), &name, true)
                     .await
             }
-            Err(TooLong) => Some(error(
+            Err(crate::route::TooLong) => Some(error(
                 414,
                 "the target is too long for the number of routes",
             )),

@@ -20,3 +20,5 @@ pub mod figures;
 pub mod local;
 pub mod set;
 pub mod start;
+
+pub use levity_mailbox::Copies;

@@ -7,12 +7,17 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use levity_config::in_unit::remedy;
 use levity_config::{MailboxStore, StoreKind};
 use levity_disk::responds;
+use levity_mailbox::disk::{DiskStore, Options};
+#[cfg(feature = "redis")]
 use levity_mailbox::redis::RedisStore;
-use levity_mailbox::{Budget, Command, Event, Owner, OwnerFigures, Reports, Store, run};
+use levity_mailbox::{
+    Budget, Command, Event, Owner, OwnerFigures, Reports, Store, run, steady_time,
+};
 use levity_telemetry::diagnostics;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
@@ -80,6 +85,9 @@ pub fn start(of: &MailboxStore, workers: usize, budget: Arc<Budget>) -> io::Resu
     let store = of.kind.label();
     match of.kind {
         StoreKind::Memory => Ok(in_memory(workers)),
+        #[cfg(not(feature = "redis"))]
+        StoreKind::Redis => unreachable!("the configuration refuses it"),
+        #[cfg(feature = "redis")]
         StoreKind::Redis => {
             let url = of.url.clone().unwrap_or_default();
             let make = move || RedisStore::new(&url, budget, report).map_err(unusable);
@@ -100,24 +108,14 @@ fn report(line: &str) {
     diagnostics::log(format_args!("mailboxes: {line}"));
 }
 
-#[cfg(feature = "mailbox")]
 fn open_disk(folder: &Path, budget: Arc<Budget>) -> io::Result<impl Store + use<>> {
-    use levity_config::in_unit::remedy;
-    use levity_mailbox::disk::{DiskStore, Options};
-    use levity_mailbox::steady_time;
     let options = Options::new(folder, report);
-    let now = steady_time(std::time::Instant::now());
+    let now = steady_time(Instant::now());
     let opened = options.and_then(|options| DiskStore::open(folder, budget, options, now));
     opened.map_err(|error| {
         let remedy = remedy(folder, &error);
         unusable(format!("{}: {error}{remedy}", folder.display()))
     })
-}
-
-#[cfg(not(feature = "mailbox"))]
-fn open_disk(_: &Path, _: Arc<Budget>) -> io::Result<levity_mailbox::memory::MemoryStore> {
-    let reason = "this program was compiled without the feature `mailbox`, and so without `store = \"disk\"`";
-    Err(unusable(reason.to_owned()))
 }
 
 fn unusable(reason: String) -> io::Error {

@@ -59,7 +59,7 @@ use crate::status::heartbeat::{self, Heartbeat};
 use crate::status::{self, CurrentTls, Status, Upstreams};
 use crate::stores::variants::store::VariantStore;
 use crate::tls;
-use crate::tls::acme::AcmeThread;
+use crate::tls::authorities::AcmeThread;
 use crate::tls::staple::Fetches;
 use crate::upstream;
 use crate::upstream::check::{self, Checks};

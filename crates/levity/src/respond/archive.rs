@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
 
-use flate2::Crc;
+use crc32fast::Hasher;
 use levity_config::ArchiveForm;
 use levity_disk::{DirectoryReader, Entry, First, Kind, Lookup, Meta, OpenFile, Ready, Root, op};
 use levity_telemetry::diagnostics;
@@ -155,7 +155,7 @@ pub fn asked(query: Option<&[u8]>) -> Option<Result<ArchiveForm, ()>> {
 /// The bytes around the content of files.
 enum Encoder {
     Tar { size: u64 },
-    Zip { zip: Zip, crc: Crc },
+    Zip { zip: Zip, crc: Hasher },
 }
 
 impl Encoder {
@@ -185,7 +185,7 @@ impl Encoder {
     fn end(&mut self, out: &mut Vec<u8>) {
         match self {
             Self::Tar { size } => tar::push_padding(out, *size),
-            Self::Zip { zip, crc } => zip.end_member(out, crc.sum()),
+            Self::Zip { zip, crc } => zip.end_member(out, crc.clone().finalize()),
         }
     }
 
@@ -252,7 +252,7 @@ impl Writer {
             ArchiveForm::Tar => Encoder::Tar { size: 0 },
             ArchiveForm::Zip => Encoder::Zip {
                 zip: Zip::default(),
-                crc: Crc::new(),
+                crc: Hasher::new(),
             },
         };
         Self {

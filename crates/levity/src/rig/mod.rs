@@ -49,7 +49,7 @@ use crate::mailboxes::start;
 use crate::serve::{Begins, serve};
 use crate::shares::{Bounds, Shares};
 use crate::stores::variants::store::VariantStore;
-use crate::tls::acme::AcmeThread;
+use crate::tls::authorities::AcmeThread;
 use crate::worker::{Worker, WorkerParts};
 
 const CONNECTIONS_MAX: usize = 64;
@@ -205,6 +205,7 @@ impl Rig {
     }
 
     /// The same with a store of variants.
+    #[cfg(feature = "compress")]
     pub fn with_store(config: &str, files: &[(&str, &str)], store: &Arc<VariantStore>) -> Self {
         Self::build(config, Some(store.clone()), files, None)
     }

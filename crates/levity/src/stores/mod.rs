@@ -2,5 +2,7 @@
 
 pub mod digests;
 pub mod preloads;
+#[cfg_attr(not(feature = "upload"), path = "uploads/absent.rs")]
 pub mod uploads;
+#[cfg_attr(not(feature = "compress"), path = "variants/absent.rs")]
 pub mod variants;

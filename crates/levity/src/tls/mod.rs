@@ -34,6 +34,8 @@
 //!   (`offline.rs`, which makes nothing).
 
 pub mod acme;
+#[cfg_attr(not(feature = "acme"), path = "authorities/absent.rs")]
+pub mod authorities;
 pub mod certificates;
 mod changes;
 pub mod folder;

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use levity_acme::{Report, Stored};
 use levity_config::tls::{CertificateFiles, Certificates, read_certificate};
 use levity_config::{Config, Site};
 use levity_tls::{LocalCa, Validity};
 
 use super::acme::{acme_names, bare_names, has_acme};
+use super::authorities::{Report, Stored};
 use super::certificates::{CertificateReport, Origin};
 use super::folder::state_folder;
 use super::source::LOCAL_NAME;

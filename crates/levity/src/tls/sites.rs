@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use levity_acme::Acme;
 use levity_config::tls::read_ticket_keys;
 use levity_config::{Config, Site};
 use levity_disk::patiently;
@@ -14,6 +13,7 @@ use levity_telemetry::diagnostics;
 use levity_telemetry::stats::CertificateFigures;
 use levity_tls::{LocalCa, NamedKeys, Server, TicketKeys};
 
+use super::authorities::Acme;
 use super::certificates::{CertificateReport, by_name};
 use super::changes::Changes;
 use super::folder::state_folder;
@@ -300,7 +300,7 @@ impl Tickets {
 mod tests {
     use std::fs;
 
-    use levity_acme::folder::certificate_path;
+    use super::super::authorities::certificate_path;
     use tempfile::TempDir;
 
     use super::*;

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use levity_acme::Report;
-use levity_acme::folder::certificate_path;
 use levity_config::tls::{Certificates, ClientAuthMode, SiteTls, read_certificate};
 use levity_config::{Config, Site};
 use levity_disk::patiently;
 use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, SitePolicy};
 
 use super::acme::{acme_names, bare_names};
+use super::authorities::{Report, certificate_path};
 use super::certificates::{CertificateReport, Origin};
 use super::changes::{Changes, Otherwise, Part};
 use super::folder;

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use levity_acme::responder;
 use levity_telemetry::diagnostics;
 use levity_tls::ocsp::{Question, Refusal, Staple};
 use levity_tls::{CertificateDer, Identity, Server};
 use sha2::{Digest as _, Sha256};
 use tokio::task::{self, JoinSet};
+
+use super::authorities::ask_responder;
 
 /// The maximum number of requests in progress.
 const FETCHES_MAX: usize = 8;
@@ -149,7 +150,7 @@ impl Staples {
 
     async fn fetch(&self, due: Due) {
         let question = &due.question;
-        let response = responder::ask(&question.url, &question.request).await;
+        let response = ask_responder(&question.url, &question.request).await;
         let now = SystemTime::now();
         let response = response.map_err(Refusal::Unusable);
         let staple = response.and_then(|der| question.staple(der, now));

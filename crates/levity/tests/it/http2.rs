@@ -1,6 +1,7 @@
 //! HTTP/2 with clients and suites of others, over TLS and with prior knowledge.
 
 mod abuse;
+#[cfg(feature = "default")]
 mod browser;
 mod clients;
 mod drain;

@@ -1,6 +1,10 @@
 //! The server as its users meet it: a process, its sockets and the files that it serves. One module
 //! per feature; a test that touches files runs once per disk engine.
 
+// Tests of features that are left out use it.
+#![cfg_attr(not(feature = "default"), allow(dead_code, unused_imports))]
+
+#[cfg(feature = "mailbox")]
 #[path = "../../../levity-mailbox/tests/faults/mod.rs"]
 mod faults;
 #[path = "../../../levity-mailbox/tests/servers/mod.rs"]
@@ -9,11 +13,14 @@ mod servers;
 mod support;
 
 mod absent;
+#[cfg(feature = "acme")]
 mod acme;
+#[cfg(feature = "ajp")]
 mod ajp13;
 mod ambiguous;
 mod apps;
 mod archives;
+#[cfg(feature = "default")]
 mod browser;
 mod byteranges;
 mod certs;
@@ -23,14 +30,17 @@ mod cli;
 mod client;
 mod clients;
 mod closing;
+#[cfg(feature = "compress")]
 mod compress;
 mod conditional;
 mod config;
 mod confinement;
 mod content_etag;
 mod control;
+#[cfg(feature = "compress")]
 mod dictionaries;
 mod digests;
+#[cfg(feature = "default")]
 mod docs;
 mod early_data;
 mod engines;
@@ -41,6 +51,7 @@ mod file_server;
 mod files;
 mod found;
 mod fresh;
+#[cfg(feature = "default")]
 mod from_nginx;
 mod gates;
 mod grpc;
@@ -51,10 +62,13 @@ mod idle;
 mod include;
 mod listing;
 mod log;
+#[cfg(feature = "mailbox")]
 mod mailbox;
 mod matching;
 mod names;
+#[cfg(feature = "default")]
 mod packages;
+#[cfg(feature = "compress")]
 mod precompress;
 mod precompressed;
 mod processor;
@@ -64,6 +78,7 @@ mod range;
 mod rate_limits;
 mod redirect;
 mod refused;
+#[cfg(feature = "default")]
 mod release;
 mod reroute;
 mod rewrite;
@@ -81,6 +96,7 @@ mod static_host;
 mod status;
 mod substitute;
 mod timeouts;
+#[cfg(feature = "inspect")]
 mod timing;
 mod tls;
 mod tls_broken;
@@ -88,10 +104,14 @@ mod tls_clients;
 mod tls_missing;
 mod tls_pem;
 mod tls_reload;
+#[cfg(feature = "acme")]
 mod tls_staple;
 mod tls_unusual;
 mod try_steps;
+#[cfg(feature = "upload")]
 mod uploads;
+#[cfg(feature = "compress")]
 mod variants;
 mod watch;
+#[cfg(feature = "default")]
 mod wordpress;

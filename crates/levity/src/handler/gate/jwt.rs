@@ -1,7 +1,7 @@
 //! The gate that asks for a JSON Web Token (RFC 7519, RFC 6750). A signature is verified in a tenth of a millisecond, so the
 //! event loop does it.
 
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Instant, UNIX_EPOCH};
 
 use aws_lc_rs::signature::{
     ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
@@ -56,10 +56,12 @@ impl Gate for Jwt {
 
 impl Handling<'_> {
     /// How long the token of the client will be accepted; `None` without a token.
-    pub(in super::super) fn token_time_left(&self) -> Option<Duration> {
+    #[cfg(feature = "mailbox")]
+    pub(in super::super) fn token_time_left(&self) -> Option<std::time::Duration> {
         let ends_s = self.identity.claims.as_ref()?.get("exp")?.as_f64()?;
         let left_s = (ends_s + LEEWAY_S - self.now_s()).max(0.0);
-        Some(Duration::try_from_secs_f64(left_s).unwrap_or(Duration::MAX))
+        let left = std::time::Duration::try_from_secs_f64(left_s);
+        Some(left.unwrap_or(std::time::Duration::MAX))
     }
 
     /// The present time in seconds since 1970.

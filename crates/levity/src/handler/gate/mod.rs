@@ -28,4 +28,5 @@ mod jwt;
 pub mod rate_limits;
 mod signed_url;
 
+#[cfg(feature = "mailbox")]
 pub(super) use self::jwt::has_mac;

@@ -256,6 +256,7 @@ impl Delegated {
     ///
     /// # Errors
     /// As [`file`](Self::file), and if something else is delegated.
+    #[cfg(feature = "mailbox")]
     pub async fn open_for_message(
         &self,
         disk: &mut DiskClient<'_>,

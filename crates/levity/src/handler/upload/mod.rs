@@ -34,6 +34,7 @@ use tokio::time;
 
 use self::name::{Name, Path};
 use super::chain::{Asked, Decision, Handler, OtherName, Waiting, Waits};
+use super::files::written;
 use super::{Handling, Outcome};
 use crate::explanation::{Explanation, Topic};
 use crate::files::scripts::{self, Scripts};
@@ -221,16 +222,6 @@ impl<'a> Handling<'a> {
             Ok(Ok(response)) => response,
             _ => error(503, "the disk is slow; the change may still be made"),
         }
-    }
-}
-
-/// The method of `request` if it may write here.
-pub(super) fn written(request: &Request) -> Option<UploadMethod> {
-    match request.method() {
-        b"PUT" => Some(UploadMethod::Put),
-        b"DELETE" => Some(UploadMethod::Delete),
-        b"MKCOL" => Some(UploadMethod::Mkcol),
-        _ => None,
     }
 }
 

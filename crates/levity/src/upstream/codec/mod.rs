@@ -1,5 +1,6 @@
 //! Protocols of backends: a request in, bytes out; bytes in, events out. No I/O.
 
+#[cfg_attr(not(feature = "ajp"), path = "absent_ajp13.rs")]
 mod ajp13;
 pub mod cgi;
 mod fastcgi;

@@ -15,7 +15,7 @@ const ADMIN_USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::L
 
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
-pub(super) struct Options {
+pub struct Options {
     /// The address of its admin listener: ADDRESS:PORT or unix:PATH [default: 127.0.0.1:9180]
     #[arg(value_name = "ADDR", value_parser = admin_address)]
     address: Option<Address>,
@@ -38,7 +38,7 @@ pub(super) struct Options {
 ///
 /// # Errors
 /// The exit status when the file has none, after a message.
-pub(super) fn top(options: Options, streams: &mut Streams<'_>) -> Result<Step, u8> {
+pub fn top(options: Options, streams: &mut Streams<'_>) -> Result<Step, u8> {
     let Options {
         address,
         config,
@@ -84,8 +84,8 @@ fn admin(file: &Path, environment: &Environment, streams: &mut Streams<'_>) -> R
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Folder, levity};
-    use super::super::{EXIT_CONFIG, EXIT_USAGE};
+    use super::super::super::tests::{Folder, levity};
+    use super::super::super::{EXIT_CONFIG, EXIT_USAGE};
     use super::*;
 
     fn topped(args: &[&str]) -> top::Options {

@@ -9,13 +9,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use levity_inspect::mailbox::{self, Place};
 
-use super::{EXIT_FAILURE, Streams};
+use super::super::{EXIT_FAILURE, Streams};
 
 /// The pause before `tail` connects again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Subcommand)]
-pub(super) enum Action {
+pub enum Action {
     /// Send a message; without TEXT, standard input
     Send {
         #[command(flatten)]
@@ -60,7 +60,7 @@ pub(super) enum Action {
 
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
-pub(super) struct At {
+pub struct At {
     /// The URL of a box: http://HOST[:PORT]/PATH
     #[arg(value_name = "URL")]
     url: Place,
@@ -89,7 +89,7 @@ impl At {
 }
 
 /// Does what was asked for; the exit status.
-pub(super) fn run(action: Action, streams: &mut Streams<'_>) -> u8 {
+pub fn run(action: Action, streams: &mut Streams<'_>) -> u8 {
     let done = match action {
         Action::Send {
             place,
