@@ -1,5 +1,6 @@
 //! `cargo xtask test`: runs the tests of the workspace, after installing the tools that they need.
 
+mod features;
 mod libtest;
 mod runner;
 mod suite;
@@ -49,7 +50,12 @@ pub fn run(words: &[&str]) -> Result<()> {
         options: &options,
         threads: threads(),
     };
-    runner.run(&suite::build()?)
+    runner.run(&suite::build()?)?;
+    if full {
+        runner.run(&suite::build_without_features()?)?;
+        features::check_without_each()?;
+    }
+    Ok(())
 }
 
 /// How many tests of a program run at the same time: two for each processor, because most tests wait for most of their

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use super::features;
 use crate::run::{self, Result, cargo};
 
 /// A program with tests.
@@ -32,12 +33,7 @@ impl Suite {
 /// Builds all tests of the workspace. The tests of the documentation are built when they run.
 pub fn build() -> Result<Vec<Suite>> {
     let mut arguments = vec!["test", "--workspace"];
-    let mut build = cargo(&arguments);
-    build.args(["--no-run", "--message-format=json-render-diagnostics"]);
-    let messages = run::output(build.stderr(Stdio::inherit()))?;
-    let messages = String::from_utf8_lossy(&messages);
-    let mut suites: Vec<_> = messages.lines().filter_map(built).collect();
-    suites.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut suites = programs(&arguments)?;
     arguments.extend(["--doc", "--no-fail-fast", "--"]);
     let documentation = cargo(&arguments);
     suites.push(Suite {
@@ -46,6 +42,28 @@ pub fn build() -> Result<Vec<Suite>> {
         before: arguments.into_iter().map(str::to_owned).collect(),
         folder: run::root(),
     });
+    Ok(suites)
+}
+
+/// Builds the tests of the program without its features. They run the program itself, which takes the place of that with all
+/// features: run those of [`build`] before.
+pub fn build_without_features() -> Result<Vec<Suite>> {
+    let arguments = [&["test"][..], &features::WITHOUT].concat();
+    let suites = programs(&arguments)?.into_iter().map(|suite| Suite {
+        name: format!("{} --no-default-features", suite.name),
+        ..suite
+    });
+    Ok(suites.collect())
+}
+
+/// Builds the programs that `cargo` with `arguments` would run, in the order of their names.
+fn programs(arguments: &[&str]) -> Result<Vec<Suite>> {
+    let mut build = cargo(arguments);
+    build.args(["--no-run", "--message-format=json-render-diagnostics"]);
+    let messages = run::output(build.stderr(Stdio::inherit()))?;
+    let messages = String::from_utf8_lossy(&messages);
+    let mut suites: Vec<_> = messages.lines().filter_map(built).collect();
+    suites.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(suites)
 }
 
