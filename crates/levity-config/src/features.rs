@@ -47,6 +47,8 @@ features! {
     Compress = "compress";
     /// The engines `linux-aio`, `posix-aio`, `readahead` and `sendfile`.
     EnginesAll = "engines-all";
+    /// HTTP/2 with clients and with upstreams.
+    Http2 = "http2";
     /// `levity top`, `levity timing` and `levity mailbox`.
     Inspect = "inspect";
     /// The engine `io_uring`.
@@ -95,6 +97,7 @@ const NEEDS: &[Need] = &[
     need(&["site"], "tls", Feature::Acme).for_words(&["acme"]),
     need(&["site.tls"], "issuer", Feature::Acme).for_words(&["acme"]),
     need(&["upstream"], "protocol", Feature::Ajp).for_words(&["ajp13"]),
+    need(&["upstream"], "protocol", Feature::Http2).for_words(&["h2"]),
     need(LOCATIONS, "compress", Feature::Compress),
     need(LOCATIONS, "compress_codings", Feature::Compress),
     need(LOCATIONS, "compress_types", Feature::Compress),

@@ -299,9 +299,11 @@ impl Policy {
             }
         };
         let mut config = builder.with_cert_resolver(keys.clone());
-        config.alpn_protocols = [crate::ALPN_HTTP2, crate::ALPN_HTTP1, crate::ALPN_HTTP10]
-            .map(<[u8]>::to_vec)
-            .to_vec();
+        let http2 = cfg!(feature = "http2").then_some(crate::ALPN_HTTP2);
+        let offered = http2
+            .into_iter()
+            .chain([crate::ALPN_HTTP1, crate::ALPN_HTTP10]);
+        config.alpn_protocols = offered.map(<[u8]>::to_vec).collect();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         match (&site.client_auth, site.early_data) {
             (None, false) => config.ticketer = tickets.clone(),

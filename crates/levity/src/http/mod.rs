@@ -14,6 +14,7 @@ pub mod file_version;
 pub mod filter;
 pub mod gathered;
 pub mod h1;
+#[cfg(feature = "http2")]
 pub mod h2;
 pub mod held;
 pub mod request_body;

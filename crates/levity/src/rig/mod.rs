@@ -12,6 +12,7 @@
 //! });
 //! ```
 
+#[cfg(feature = "http2")]
 pub mod http2;
 
 use std::ffi::CString;
@@ -404,6 +405,7 @@ pub struct End(Transport);
 
 impl End {
     /// The transport, for a protocol that is not text.
+    #[cfg(feature = "http2")]
     pub fn into_transport(self) -> Transport {
         self.0
     }

@@ -18,8 +18,10 @@ use levity_telemetry::step::Step;
 use levity_wire::http1::{self, Reject};
 use levity_wire::http2::{ErrorCode, Event, Failure, StreamId};
 
+use super::ended;
 use crate::exchange;
 use crate::http::error::error;
+use crate::http::h1;
 use crate::http::h2::conn::Conn;
 use crate::http::h2::stream::Stream;
 use crate::http::h2::streams::{Begun, Streams};
@@ -79,8 +81,17 @@ struct Serving<'w, F, B> {
     outliving: FuturesUnordered<Outliving>,
 }
 
+/// Serves a connection whose client has begun with HTTP/2.
+pub(super) async fn over_http2(worker: &Rc<Worker>, conn: Rc<h1::conn::Conn>) {
+    let conn = Rc::into_inner(conn).expect("no request shares it");
+    let (transport, first, arriving) = conn.detach();
+    let conn = Conn::new(arriving, transport, first);
+    let end = serve(worker, conn.clone()).await;
+    ended(conn.core(), conn.peer(), conn.handshake_error(), end);
+}
+
 /// Serves the connection of `worker` until either side ends it.
-pub async fn serve(worker: &Rc<Worker>, conn: Rc<Conn>) -> End {
+async fn serve(worker: &Rc<Worker>, conn: Rc<Conn>) -> End {
     let core = &worker.core;
     let mut serving = Serving {
         streams: Streams::new(conn.clone()),

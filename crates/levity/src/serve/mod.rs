@@ -17,6 +17,7 @@
 
 pub mod accept;
 pub mod event_loop;
+#[cfg_attr(not(feature = "http2"), path = "h2/absent.rs")]
 mod h2;
 
 use std::rc::Rc;
@@ -32,7 +33,6 @@ use crate::http::error::{self, error};
 use crate::http::h1::conn::Conn;
 use crate::http::h1::parse::{self, Next};
 use crate::http::h1::proxy_header;
-use crate::http::h2::conn as http2;
 use crate::http::request_body::ClientStream;
 use crate::http::response::Response;
 use crate::http::send;
@@ -87,13 +87,13 @@ async fn requests(worker: Rc<Worker>, mut conn: Rc<Conn>, begins: Begins) {
             Err(end) => return worker.core.stats.connection_ended(end),
         };
         if conn.has_chosen_http2() {
-            return Box::pin(over_http2(&worker, conn)).await;
+            return Box::pin(h2::over_http2(&worker, conn)).await;
         }
     }
     let end = loop {
         let mut request = match parse::next_request(&conn).await {
             Ok(Next::Request(request)) => request,
-            Ok(Next::Http2) => return Box::pin(over_http2(&worker, conn)).await,
+            Ok(Next::Http2) => return Box::pin(h2::over_http2(&worker, conn)).await,
             Err(error) => break end_without_request(&worker, &conn, error).await,
         };
         let arrival = conn.arrival();
@@ -116,15 +116,6 @@ async fn requests(worker: Rc<Worker>, mut conn: Rc<Conn>, begins: Begins) {
         Step::Idle.enter();
     };
     ended(&conn.core, &conn.peer, conn.handshake_error(), end);
-}
-
-/// Serves a connection whose client has begun with HTTP/2.
-async fn over_http2(worker: &Rc<Worker>, conn: Rc<Conn>) {
-    let conn = Rc::into_inner(conn).expect("no request shares it");
-    let (transport, first, arriving) = conn.detach();
-    let conn = http2::Conn::new(arriving, transport, first);
-    let end = h2::serve(worker, conn.clone()).await;
-    ended(conn.core(), conn.peer(), conn.handshake_error(), end);
 }
 
 /// Counts the end of a connection, and logs a handshake that was not complete with the first request and has failed then.

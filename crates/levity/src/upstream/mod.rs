@@ -24,6 +24,7 @@ pub mod connection;
 pub mod describe;
 pub mod failure;
 mod grip_sig;
+#[cfg_attr(not(feature = "http2"), path = "http2/absent.rs")]
 mod http2;
 pub mod names;
 mod own_connection;

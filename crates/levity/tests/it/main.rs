@@ -49,14 +49,17 @@ mod explain;
 mod fastcgi;
 mod file_server;
 mod files;
+#[cfg(feature = "default")]
 mod found;
 mod fresh;
 #[cfg(feature = "default")]
 mod from_nginx;
 mod gates;
+#[cfg(feature = "http2")]
 mod grpc;
 mod headers;
 mod http1;
+#[cfg(feature = "http2")]
 mod http2;
 mod idle;
 mod include;

@@ -268,6 +268,7 @@ fn without_a_path_connecting_is_enough() {
 }
 
 /// A program of another protocol would take a connection too.
+#[cfg(feature = "http2")]
 #[test]
 fn without_a_path_a_backend_of_http2_sends_its_settings() {
     run(async {

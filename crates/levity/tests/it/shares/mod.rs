@@ -1,5 +1,6 @@
 //! What clients share: one that holds much of it leaves some to the others.
 
+#[cfg(feature = "http2")]
 mod bodies;
 mod coders;
 mod files;
