@@ -134,7 +134,7 @@ _levity() {
 
     case "${cmd}" in
         levity)
-            opts="-h -V --help --version serve run check certs explain precompress reload health mailbox passwd top timing help"
+            opts="-h -V --help --version serve run check certs explain precompress reload health passwd mailbox top timing help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -288,7 +288,7 @@ _levity() {
             return 0
             ;;
         levity__subcmd__help)
-            opts="serve run check certs explain precompress reload health mailbox passwd top timing help"
+            opts="serve run check certs explain precompress reload health passwd mailbox top timing help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

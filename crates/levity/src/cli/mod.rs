@@ -7,7 +7,7 @@ mod control;
 mod explain;
 #[cfg(feature = "inspect")]
 mod inspect;
-#[cfg(test)]
+#[cfg(all(test, feature = "default"))]
 mod manual;
 mod passwd;
 #[cfg(feature = "compress")]

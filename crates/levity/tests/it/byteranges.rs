@@ -331,6 +331,7 @@ fn precompressed() {
 }
 
 /// Ranges are those of the file as it is; with a coding it has none.
+#[cfg(feature = "compress")]
 #[test]
 fn compressed_on_the_way() {
     let tree = Tree::new();

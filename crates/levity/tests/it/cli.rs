@@ -169,6 +169,7 @@ fn serve_without_a_folder_serves_this_one() {
     assert_eq!(server.get("/a").text(), "AAA");
 }
 
+#[cfg(feature = "engines-all")]
 #[test]
 fn flags_beat_the_file() {
     let tree = Tree::new();

@@ -150,6 +150,7 @@ fn a_reload_may_listen_below_1024_with_the_capability() {
     std::net::TcpStream::connect(("127.0.0.1", port)).expect("it listens");
 }
 
+#[cfg(feature = "upload")]
 #[test]
 fn a_reload_that_writes_elsewhere_needs_a_restart() {
     let tree = tree();
@@ -211,6 +212,7 @@ fn a_log_is_rotated_also_where_a_link_leads() {
     }
 }
 
+#[cfg(feature = "upload")]
 #[test]
 fn a_root_of_uploads_is_swapped_by_renaming() {
     let folders = open_folders(&["www", "new"]);
@@ -221,6 +223,7 @@ fn a_root_of_uploads_is_swapped_by_renaming() {
     wait_for_upload(&server, &folders.at("www"));
 }
 
+#[cfg(feature = "upload")]
 #[test]
 fn a_root_of_uploads_is_swapped_by_a_link() {
     let folders = open_folders(&["site", "releases/1/files", "releases/2/files"]);
@@ -234,6 +237,7 @@ fn a_root_of_uploads_is_swapped_by_a_link() {
 }
 
 /// Each by the thread that would write.
+#[cfg(feature = "upload")]
 #[test]
 fn the_kernel_refuses_what_is_written_elsewhere() {
     let folders = open_folders(&["www", "logs"]);

@@ -143,6 +143,7 @@ fn a_file_that_was_just_written_has_a_weak_tag_of_its_version() {
         .assert_status(304);
 }
 
+#[cfg(feature = "compress")]
 #[test]
 fn with_a_coding() {
     let tree = Tree::new();

@@ -194,6 +194,7 @@ fn of_all_content_also_with_a_part() {
 }
 
 /// The digest is that of the bytes with their coding. What is compressed on its way has none.
+#[cfg(feature = "compress")]
 #[test]
 fn of_content_with_a_coding() {
     let tree = Tree::new();

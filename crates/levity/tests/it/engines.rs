@@ -5,6 +5,7 @@ use crate::support::{Launch, Tree, assert_same, linux_aio_works, ring_works, wai
 const LARGE: usize = 3_000_001;
 
 /// The server reads a file of each route with the engine that the route names.
+#[cfg(feature = "engines-all")]
 #[test]
 fn each_route_has_its_own() {
     let tree = Tree::new();
@@ -44,6 +45,7 @@ fn each_route_has_its_own() {
 
 /// Past the page cache into shared memory, from where the answers of many clients leave: each gets its
 /// own bytes, also the one that reads last.
+#[cfg(feature = "engines-all")]
 #[test]
 fn linux_aio_sends_from_shared_memory() {
     if !linux_aio_works() {
@@ -89,6 +91,7 @@ fn linux_aio_sends_from_shared_memory() {
 }
 
 /// `auto` has the pool for what comes through the page cache and a ring for what goes past it.
+#[cfg(feature = "io-uring")]
 #[test]
 fn auto_is_a_choice_for_each_read() {
     if !ring_works() {

@@ -256,6 +256,7 @@ to = ["127.0.0.1:9"]
 "#;
 
 /// Each error has its reason on a line of its own, also where the client is not told.
+#[cfg(feature = "upload")]
 #[test]
 fn reasons() {
     let tree = Tree::new();
@@ -601,6 +602,7 @@ fn what_is_no_request() {
 }
 
 /// It says what an upload would do, and does nothing.
+#[cfg(feature = "upload")]
 #[test]
 fn an_upload_is_not_made() {
     let tree = Tree::new();
@@ -662,6 +664,7 @@ certificates = ["AUTHORITY/absent.pem"]
 client_authorities = "AUTHORITY/ca.pem"
 "#;
 
+#[cfg(feature = "acme")]
 #[test]
 fn clients_over_tls() {
     let (tree, authority) = (Tree::new(), Authority::new("An authority"));

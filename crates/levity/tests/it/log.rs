@@ -108,6 +108,7 @@ per_engine! {
         assert_eq!(line(&server, "/none")["src"], "-");
     }
 
+    #[cfg(feature = "compress")]
     fn a_compressed_body(engine) {
         let tree = Tree::new();
         let text = "some words\n".repeat(20_000);
@@ -657,6 +658,7 @@ fn a_request_without_a_slot_is_a_failure_of_the_server() {
 }
 
 /// The default level of zstd takes 1216 KiB, the lowest 320 KiB.
+#[cfg(feature = "compress")]
 #[test]
 fn compression_that_lacks_memory_is_counted() {
     let tree = Tree::new();

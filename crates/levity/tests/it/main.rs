@@ -17,6 +17,7 @@ mod absent;
 mod acme;
 #[cfg(feature = "ajp")]
 mod ajp13;
+#[cfg(feature = "ajp")]
 mod ambiguous;
 mod apps;
 mod archives;

@@ -145,6 +145,7 @@ fn status(server: &Server) -> Value {
 }
 
 /// Three threads spin on the processor that the only loop may use.
+#[cfg(feature = "inspect")]
 #[test]
 fn a_loop_that_waits_for_a_processor_is_reported() {
     let tree = Tree::new();

@@ -387,6 +387,7 @@ fn bytes_of_files_in_memory() {
     assert!(metrics.sum("levity_responses_by_source_total{source=\"memory\"}") >= 2.0);
 }
 
+#[cfg(feature = "compress")]
 #[test]
 fn bytes_of_applications() {
     let app = Scripted::tcp(|conn| {

@@ -438,6 +438,7 @@ fn a_second_signal_ends_the_server_at_once() {
 }
 
 /// Event loops that have not ended could ask the thread of the store for more.
+#[cfg(feature = "mailbox")]
 #[test]
 fn a_second_signal_ends_the_server_and_its_store_at_once() {
     let kept = Tree::new();

@@ -9,6 +9,7 @@ use crate::support::{Launch, Tree, wait_until};
 
 const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
 
+#[cfg(feature = "mailbox")]
 #[test]
 fn a_mailbox_without_its_key_stops_nothing_else() {
     let tree = Tree::new();
@@ -63,6 +64,7 @@ fn an_upstream_without_its_authorities_stops_nothing_else() {
     server.get("/app/").assert_status(502);
 }
 
+#[cfg(feature = "ajp")]
 #[test]
 fn an_upstream_without_its_secret_stops_nothing_else() {
     let tree = Tree::new();

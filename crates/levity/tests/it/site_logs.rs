@@ -425,6 +425,7 @@ fn the_built_in_format_spelt_with_fields() {
     assert_eq!(built, spelt);
 }
 
+#[cfg(feature = "inspect")]
 #[test]
 fn metrics_and_status_by_site() {
     let tree = tree();

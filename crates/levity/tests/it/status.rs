@@ -449,6 +449,7 @@ fn a_reload_changes_the_names() {
     assert_eq!(mount(), before);
 }
 
+#[cfg(feature = "inspect")]
 #[test]
 fn upstreams_and_their_backends() {
     let (refusing, backend) = (
@@ -529,6 +530,7 @@ fn upstreams_and_their_backends() {
     assert_eq!(figure(&text, &path), "2");
 }
 
+#[cfg(feature = "inspect")]
 #[test]
 fn a_backend_without_an_address_is_listed() {
     let server = Launch::run(&format!(
@@ -568,6 +570,7 @@ fn a_backend_without_an_address_is_listed() {
     assert!(row.is_some_and(|row| row.contains("unresolved")), "{frame}");
 }
 
+#[cfg(all(feature = "compress", feature = "inspect"))]
 #[test]
 fn the_pool_that_computes_is_shown() {
     let tree = Tree::new();
@@ -612,6 +615,7 @@ fn top(address: &str) -> crate::support::Ran {
     Launch::levity(["top", "--once", address]).ran()
 }
 
+#[cfg(feature = "inspect")]
 #[test]
 fn top_prints_one_frame() {
     let tree = Tree::new();
@@ -658,6 +662,7 @@ fn top_prints_one_frame() {
     assert!(ran.stdout.contains("localhost/often"), "{}", ran.stdout);
 }
 
+#[cfg(feature = "inspect")]
 #[test]
 fn top_reports_errors() {
     let tree = Tree::new();

@@ -172,6 +172,7 @@ fn answering(lines: &'static str, body: Vec<u8>) -> Scripted {
     })
 }
 
+#[cfg(feature = "compress")]
 #[test]
 fn replaced_text_is_compressed() {
     let tree = Tree::new();

@@ -226,6 +226,7 @@ fn a_client_that_has_begun_its_body_is_not_taken_to_wait() {
 }
 
 /// Over HTTP/2 a body never comes together with its header.
+#[cfg(feature = "http2")]
 #[test]
 fn a_body_over_http_2_is_not_held() {
     let (backend, is_asked) = without_100();

@@ -42,6 +42,7 @@ fn fields_of_a_request_pass_in_their_order() {
     assert_eq!(seen, expected);
 }
 
+#[cfg(feature = "http2")]
 #[test]
 fn via_has_the_version_of_the_client() {
     let backend = Scripted::tcp(tell_target);
@@ -162,6 +163,7 @@ fn connection_cannot_remove_fields_of_the_server() {
 }
 
 /// The same for every protocol of applications.
+#[cfg(feature = "ajp")]
 #[test]
 fn fields_listed_in_connection_and_proxy_do_not_pass() {
     let sent = [

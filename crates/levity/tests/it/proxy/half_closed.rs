@@ -224,6 +224,7 @@ fn a_half_closed_unix_socket_is_not_closed() {
     assert_eq!(half.receive().text(), "/half");
 }
 
+#[cfg(feature = "http2")]
 #[test]
 fn a_client_that_resets_has_disconnected() {
     let backend = Scripted::tcp(|conn| {

@@ -250,6 +250,7 @@ fn that_is_sent_at_most_once() {
 }
 
 /// Containers read a body to its end, and request more after that.
+#[cfg(feature = "ajp")]
 #[test]
 fn that_a_container_reads_to_the_end() {
     let tree = Tree::new();

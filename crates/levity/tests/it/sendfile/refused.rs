@@ -216,6 +216,7 @@ fn respond_over_http(conn: &mut Conn) {
 
 /// A client that could set these fields could choose the files that are sent. Every spelling that becomes the same
 /// variable is dropped.
+#[cfg(feature = "ajp")]
 #[test]
 fn clients_cannot_send_fields_of_the_server() {
     let tree = Tree::new();

@@ -91,6 +91,7 @@ per_engine! {
     }
 
     /// The client receives fewer bytes than the file has.
+    #[cfg(feature = "compress")]
     fn removed_when_it_was_sent_compressed(engine) {
         let tree = shared(&std::env::temp_dir());
         let app = App::http();

@@ -76,6 +76,7 @@ fn others_get_whole_pages_while_sixteen_clients_hold_most_decoders() {
 }
 
 /// No response waits for an encoder, or ends because another one lacks it.
+#[cfg(feature = "compress")]
 #[test]
 fn others_get_pages_without_compression_while_one_client_holds_all_encoders() {
     let tree = Tree::new();

@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use levity_disk::engine::{AUTO, find};
+
 use super::{Launch, Tree};
 
 /// Makes a module for each test function with one test in it per engine, such as `range_single::io_uring`.
@@ -58,13 +60,15 @@ macro_rules! engine_tests {
 }
 pub(crate) use engine_tests;
 
-/// Whether an engine can run here. A kernel may lack two of them, or a container forbid them.
+/// Whether an engine can run here. A build may lack it, a kernel two of them, or a container forbid them.
 pub fn can_run(engine: &str) -> bool {
-    match engine {
-        "io_uring" => ring_works(),
-        "linux-aio" => linux_aio_works(),
-        _ => true,
-    }
+    let is_built = engine == AUTO || find(engine).is_some();
+    is_built
+        && match engine {
+            "io_uring" => ring_works(),
+            "linux-aio" => linux_aio_works(),
+            _ => true,
+        }
 }
 
 /// Whether `io_uring` can run here: containers often forbid it. In CI it must.
