@@ -1,7 +1,7 @@
 //! The files of a configuration: the main one, and those that its `include` names.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::document::INCLUDE;
 use crate::include::{Matched, expand};
-use crate::on_disk::others_may_write;
+use crate::on_disk::Writers;
 use crate::problem::{Errors, Problem};
 use crate::source::{Part, Source};
 use crate::variables::{Variables, substitute};
@@ -78,9 +78,18 @@ struct Read {
     /// Absolute.
     path: PathBuf,
     bytes: Vec<u8>,
-    identity: Identity,
-    /// Who besides root and the user of the server may write to it.
-    others: Option<String>,
+    meta: Metadata,
+}
+
+impl Read {
+    fn identity(&self) -> Identity {
+        Identity(self.meta.dev(), self.meta.ino())
+    }
+
+    /// Says that others may write to it, if they may. Whoever gives a pipe or a device has chosen it.
+    fn writable(&self, writers: &Writers) -> Option<String> {
+        writers.others(&self.meta).filter(|_| self.meta.is_file())
+    }
 }
 
 impl Files {
@@ -101,11 +110,11 @@ impl Files {
             let (problem, is_silent) = unreadable(&error);
             failed(problem, is_silent)
         })?;
-        let text = text(read.bytes).map_err(|problem| failed(problem, false))?;
-        let mut reading = Reading::new(main, &read.identity, text.len());
-        if let Some(others) = read.others {
+        let mut reading = Reading::new(main, &read);
+        if let Some(others) = read.writable(&reading.writers) {
             reading.files.note(None, others);
         }
+        let text = text(read.bytes).map_err(|problem| failed(problem, false))?;
         let included = included(&text, variables);
         reading.files.is_unnamed = included.is_none();
         reading.files.texts.push(FileText {
@@ -213,15 +222,17 @@ struct Reading {
     /// The first name of each file.
     known: HashMap<Identity, PathBuf>,
     bytes: usize,
+    writers: Writers,
 }
 
 impl Reading {
-    fn new(main: &Path, identity: &Identity, bytes: usize) -> Self {
+    fn new(main: &Path, read: &Read) -> Self {
         Self {
             files: Files::default(),
             folder: main.parent().unwrap_or(Path::new("")).to_owned(),
-            known: HashMap::from([(*identity, main.to_owned())]),
-            bytes,
+            known: HashMap::from([(read.identity(), main.to_owned())]),
+            bytes: read.bytes.len(),
+            writers: Writers::default(),
         }
     }
 
@@ -230,7 +241,7 @@ impl Reading {
         let mut paths = Vec::new();
         let mut seen = HashSet::new();
         for (span, given) in included {
-            let named = match expand(&self.folder, given, FILES_MAX) {
+            let named = match expand(&self.folder, given, FILES_MAX, &self.writers) {
                 Ok(matched) => self.matched(span, given, matched),
                 Err((reason, is_silent)) => {
                     self.files.report(span, Wrong::Name(reason), is_silent);
@@ -302,15 +313,16 @@ impl Reading {
 
     fn add(&mut self, span: &Range<usize>, path: &Path, read: Read) {
         let shown = path.display();
-        if let Some(first) = self.known.get(&read.identity) {
+        let identity = read.identity();
+        if let Some(first) = self.known.get(&identity) {
             if first != path {
                 let note = format!("{shown} is {}, which counts once", first.display());
                 self.files.note(Some(span), note);
             }
             return;
         }
-        self.known.insert(read.identity, path.to_owned());
-        if let Some(others) = read.others {
+        self.known.insert(identity, path.to_owned());
+        if let Some(others) = read.writable(&self.writers) {
             self.files.note(Some(span), format!("{shown}: {others}"));
         }
         match text(read.bytes) {
@@ -359,8 +371,7 @@ fn read(path: &Path) -> io::Result<Read> {
     Ok(Read {
         path: absolute(path)?,
         bytes,
-        identity: Identity(meta.dev(), meta.ino()),
-        others: meta.is_file().then(|| others_may_write(&meta)).flatten(),
+        meta,
     })
 }
 

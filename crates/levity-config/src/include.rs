@@ -1,7 +1,7 @@
 //! The strings of `include`: names of files, and patterns of names.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use levity_disk::{patiently, patiently_for_each};
 
 use crate::name_pattern::NamePattern;
-use crate::on_disk::{found, others_may_write};
+use crate::on_disk::{Writers, found};
 
 /// What the names of files end with: an editor, a package manager or a person who turns a file off gives it another end.
 const SUFFIX: &str = ".toml";
@@ -39,7 +39,12 @@ type Failure = (String, bool);
 ///
 /// # Errors
 /// When it names no files, or a folder cannot be listed.
-pub(crate) fn expand(folder: &Path, given: &str, count_max: usize) -> Result<Matched, Failure> {
+pub(crate) fn expand(
+    folder: &Path,
+    given: &str,
+    count_max: usize,
+    writers: &Writers,
+) -> Result<Matched, Failure> {
     check(given).map_err(|reason| (format!("`{given}` {reason}"), false))?;
     let mut matched = Matched {
         paths: vec![folder.to_owned()],
@@ -50,7 +55,7 @@ pub(crate) fn expand(folder: &Path, given: &str, count_max: usize) -> Result<Mat
         let is_last = components.peek().is_none();
         let name = component.as_os_str();
         match name.to_str().filter(|text| is_pattern(text)) {
-            Some(pattern) => matched.descend(pattern, is_last, count_max)?,
+            Some(pattern) => matched.descend(pattern, is_last, count_max, writers)?,
             None if component == Component::CurDir => {}
             None => matched.push(name, is_last),
         }
@@ -96,7 +101,13 @@ fn is_pattern(text: &str) -> bool {
 
 impl Matched {
     /// Goes on from the folders so far to the names in them that match.
-    fn descend(&mut self, pattern: &str, is_last: bool, count_max: usize) -> Result<(), Failure> {
+    fn descend(
+        &mut self,
+        pattern: &str,
+        is_last: bool,
+        count_max: usize,
+        writers: &Writers,
+    ) -> Result<(), Failure> {
         let mut paths = Vec::new();
         for folder in std::mem::take(&mut self.paths) {
             self.listed.push(here(&folder).to_owned());
@@ -110,8 +121,8 @@ impl Matched {
                     paths.extend(listed.names.iter().map(|name| folder.join(name)));
                     let passed_over = listed.passed_over.iter().map(|name| folder.join(name));
                     self.passed_over.push(passed_over.collect());
-                    self.writable
-                        .extend(listed.others.map(|others| (folder, others)));
+                    let others = writers.others(&listed.meta);
+                    self.writable.extend(others.map(|others| (folder, others)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.absent = Some(folder).filter(|_| !self.has_star);
@@ -155,8 +166,8 @@ struct Listed {
     names: Vec<OsString>,
     /// Files that match but for [`SUFFIX`], and that nobody has [turned off](is_off).
     passed_over: Vec<OsString>,
-    /// Who besides root and the user of the server may put files there.
-    others: Option<String>,
+    /// That of the folder.
+    meta: Metadata,
 }
 
 /// Up to `count_max` names in `folder` that match, of files if `is_last`, else of folders. Links lead to either.
@@ -188,7 +199,7 @@ fn list(
     Ok(Listed {
         names,
         passed_over,
-        others: others_may_write(&fs::metadata(folder)?),
+        meta: fs::metadata(folder)?,
     })
 }
 

@@ -1,5 +1,6 @@
 //! Files and folders that a configuration names. Each call ends in time, also on a mount that does not answer.
 
+use std::cell::OnceCell;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -83,15 +84,32 @@ pub(crate) fn exists(path: &Path) -> bool {
     patiently(path, Path::exists).unwrap_or(false)
 }
 
-/// Says that others than root and the user of this process may write to a file, or put files into a folder, if they may. Members of
-/// the group of root are no others, and nor is a group of the owner alone, with which a umask of 002 has files writable. Blocks.
-pub(crate) fn others_may_write(meta: &Metadata) -> Option<String> {
-    let own = rustix::process::geteuid().as_raw();
-    let is_private = |group, user| Accounts::read().is_private(group, user);
-    let who = others(meta.mode(), meta.uid(), meta.gid(), own, is_private)?;
-    Some(format!(
-        "{who} may change it, and with it what this server does"
-    ))
+/// Tells who may write to the files of one configuration. Reads the accounts of this machine once, when the first group may write.
+#[derive(Default)]
+pub(crate) struct Writers {
+    /// `None` if they do not respond.
+    accounts: OnceCell<Option<Accounts>>,
+}
+
+impl Writers {
+    /// Says that others than root and the user of this process may write to a file, or put files into a folder, if they may. Members
+    /// of the group of root are no others, and nor is a group of the owner alone, with which a umask of 002 has files writable. Blocks.
+    pub(crate) fn others(&self, meta: &Metadata) -> Option<String> {
+        let own = rustix::process::geteuid().as_raw();
+        let is_private = |group, user| {
+            let accounts = self.accounts();
+            accounts.is_some_and(|accounts| accounts.is_private(group, user))
+        };
+        let who = others(meta.mode(), meta.uid(), meta.gid(), own, is_private)?;
+        Some(format!(
+            "{who} may change it, and with it what this server does"
+        ))
+    }
+
+    fn accounts(&self) -> Option<&Accounts> {
+        let read = || patiently(Path::new("/etc/passwd"), |_| Accounts::read()).ok();
+        self.accounts.get_or_init(read).as_ref()
+    }
 }
 
 /// Who may write by this mode, owner and group, besides root and `user`. `is_private` is whether a group has this user alone.
