@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         colour: colour(std::io::stderr().is_terminal()),
     };
     match cli::step(std::env::args_os(), &mut streams) {
-        Step::Serve(plan, early) => levity::process::server::run(*plan, early),
+        Step::Serve(plan, early) => levity::process::server::control::run(*plan, early),
         #[cfg(feature = "inspect")]
         Step::Top(options) => match levity_inspect::top::run(&options, colour(true)) {
             Ok(()) => ExitCode::SUCCESS,

@@ -44,7 +44,7 @@ fn a_request_from_memory() {
     );
     fs::write(path("levity.toml"), config).expect("a configuration");
     let (plan, early) = plan(&path("levity.toml"));
-    let server = thread::spawn(|| levity::process::server::run(*plan, early));
+    let server = thread::spawn(|| levity::process::server::control::run(*plan, early));
 
     let mut client = connect(&path("socket"));
     let mut response = vec![0; 8192];

@@ -9,8 +9,8 @@
 //! (`handler/gate/closed.rs`, 503); the handshakes of a site without its certificates are refused;
 //! a log is opened by its own thread later. When a call returns late, or an absent root can be
 //! opened, the control thread makes a configuration that is not complete again, of the text that it
-//! had (`begin_if_late` in [`server`]). A signal during the start ends the process, which joins none
-//! of these threads.
+//! had (`begin_if_late` in `server/reloading.rs`). A signal during the start ends the process, which
+//! joins none of these threads.
 //!
 //! Workers share the disk, the shared cache, the log channels and an immutable `Service`. A reload
 //! makes a new one, which takes over the health of backends and the store of preloaded content.

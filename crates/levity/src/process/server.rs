@@ -1,24 +1,22 @@
-//! The process: start, signals, reload and end.
+//! The server: all that runs, its start, and the change to another configuration.
 //!
-//! Everything that may block happens here, on the control thread, before the event loops start or beside
-//! them. Compiling a new configuration may hang on a frozen disk, so a thread of its own does that during a
-//! reload.
+//! Everything that may block happens here, before the event loops start or beside them.
 
-use std::collections::HashSet;
-use std::future;
+mod beside;
+pub mod control;
+mod reloading;
+
 use std::io;
-use std::mem;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use levity_compute::Pool;
 use levity_config::address::Address;
 use levity_config::in_unit::remedy;
-use levity_config::{Config, Hidden, Note};
-use levity_disk::{Disk, Root, Symlinks, Watcher, late_returns, patiently};
+use levity_config::{Config, Hidden};
+use levity_disk::{Disk, Root, Watcher, patiently};
 use levity_net::{Bound, Inherited, ListeningSocket};
 use levity_telemetry::diagnostics;
 use levity_telemetry::mounts::Mounts;
@@ -28,10 +26,7 @@ use levity_telemetry::stats::{
     DiskFigures, MailboxFigures, Sources, Stats, VariantFigures, WorkerStats,
 };
 use levity_tls::TicketKeys;
-use tokio::runtime::{Handle, Runtime};
-use tokio::sync::oneshot::error::TryRecvError;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{self, MissedTickBehavior};
+use tokio::sync::mpsc;
 
 use crate::compile::{self, ServiceParts};
 use crate::credentials::guesses::Guesses;
@@ -42,337 +37,30 @@ use crate::mailboxes;
 use crate::mailboxes::set::SharedMailboxes;
 use crate::mailboxes::start::StoreThread;
 use crate::process::admin;
-use crate::process::admin::control::{Order, Outcome};
 use crate::process::confinement::Confinement;
 use crate::process::descriptors::{Descriptors, widen_descriptor_table};
 use crate::process::log_writers::LogWriters;
 use crate::process::plan::Plan;
-use crate::process::reload::{Made, Present, Refused, bind};
+use crate::process::reload::bind;
 use crate::process::service_manager;
-use crate::process::signals::{EarlySignals, Event, Signals};
-use crate::process::start_report::{Introduction, log_notes, log_some};
+use crate::process::start_report::{Introduction, log_some};
 use crate::process::system_limits::{lacking, with_help};
 use crate::route::Service;
 use crate::serve::event_loop::{self, Message, Parts};
-use crate::shares::{self, Bounds, Shares};
+use crate::shares::{Bounds, Shares};
 use crate::status::heartbeat::{self, Heartbeat};
 use crate::status::{self, CurrentTls, Status, Upstreams};
 use crate::stores::variants::store::VariantStore;
-use crate::tls;
 use crate::tls::authorities::AcmeThread;
-use crate::tls::staple::Fetches;
-use crate::upstream;
 use crate::upstream::check::{self, Checks};
 use crate::worker::WorkerParts;
 
 /// The maximum number of jobs of one class that wait for a thread that computes. A connection has one at a time.
 const COMPUTE_QUEUE_MAX: usize = 4096;
 
-/// Descriptors of which a runtime has fewer.
-const RUNTIME_DESCRIPTORS: usize = 8;
-
-/// The delay after which draining is logged.
-const DRAIN_REPORT_DELAY: Duration = Duration::from_millis(500);
-
-/// How often the control thread looks for hits of rate limits that no line of the log has counted.
-const LIMITS_LOG_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The maximum time between looks for a root that can be opened, and whose configuration was refused.
-const ABSENT_PAUSE_MAX: Duration = Duration::from_secs(60);
-
-/// The maximum number of notes that whoever asks for a reload is told. All are in the log.
-const NOTES_MAX: usize = 50;
-
-/// The time-out for writing the last log lines.
-const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The time-out for what the store of mailboxes has still to write.
-const STORE_END_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Runs the server until a signal stops it.
-pub fn run(plan: Plan, early: EarlySignals) -> ExitCode {
-    let hidden = plan.config.hidden.clone();
-    match serve(plan, early) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            diagnostics::flush(FINAL_FLUSH_TIMEOUT);
-            eprintln!("error: {}", in_words(&error, &hidden));
-            ExitCode::FAILURE
-        }
-    }
-}
-
 /// An error with what helps, without values of variables.
 fn in_words(error: &io::Error, hidden: &Hidden) -> String {
     hidden.hide(&with_help(error)).into_owned()
-}
-
-fn serve(plan: Plan, early: EarlySignals) -> io::Result<()> {
-    // It changes the environment, so before there are other threads.
-    let inherited = Arc::new(Inherited::take()?);
-    let confinement = Confinement::start(&plan.config);
-    refuse_huge_pages();
-    diagnostics::start().map_err(lacking("no thread for the log"))?;
-    let runtime = start_runtime().map_err(lacking("no event loop for the control thread"))?;
-    let outcome = runtime.block_on(async {
-        let mut signals = Signals::new(early).map_err(lacking("no handlers of signals"))?;
-        let Some(mut server) = start(plan, inherited, confinement, &mut signals).await? else {
-            return Ok(());
-        };
-        server.introduce();
-        service_manager::ready();
-        let outcome = server.live(&mut signals).await;
-        server.end(&mut signals).await;
-        outcome
-    });
-    // Does not wait for a start or a reload that hangs on a frozen disk.
-    runtime.shutdown_background();
-    outcome
-}
-
-fn start_runtime() -> io::Result<Runtime> {
-    // tokio panics when it cannot have those of its signals.
-    let descriptor = |_| rustix::io::fcntl_dupfd_cloexec(io::stderr(), 0);
-    let spare: Result<Vec<_>, _> = (0..RUNTIME_DESCRIPTORS).map(descriptor).collect();
-    drop(spare?);
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-}
-
-/// Starts the server beside the control thread, which handles signals meanwhile. `None` when one of them ends it.
-async fn start(
-    plan: Plan,
-    inherited: Arc<Inherited>,
-    confinement: Confinement,
-    signals: &mut Signals,
-) -> io::Result<Option<Server>> {
-    let started = beside("start", move || Server::start(plan, inherited, confinement))?;
-    tokio::select! {
-        started = started => started.map_err(io::Error::other)?.map(Some),
-        () = signals.stop() => Ok(None),
-    }
-}
-
-/// Runs `work` on a thread of its own, in the runtime of the control thread. tokio's own way panics where no thread is to be had.
-///
-/// # Errors
-/// When there is no thread. What is returned fails when `work` panics.
-fn beside<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<oneshot::Receiver<T>> {
-    let (sender, done) = oneshot::channel();
-    let runtime = Handle::current();
-    thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || {
-            let _entered = runtime.enter();
-            // Nobody waits any more at the end of the process.
-            let _ = sender.send(work());
-        })
-        .map_err(lacking("no thread beside the control thread"))?;
-    Ok(done)
-}
-
-/// Keeps the heap of each thread from growing by huge pages, for which the allocator asks: 72 disk threads took 2 MiB each
-/// for some kilobytes, and a first touch of such a page costs milliseconds where a host has to find the memory. Kernels
-/// without the call have huge pages.
-fn refuse_huge_pages() {
-    let _ = rustix::thread::disable_transparent_huge_pages(true);
-}
-
-/// A reload in progress. It runs beside the control thread, so that a frozen root does not keep the server
-/// from handling signals.
-#[derive(Default)]
-struct Reloading {
-    made: Option<oneshot::Receiver<Result<Made, Refused>>>,
-    /// Another reload was requested meanwhile: a file may have been read before it changed.
-    again: bool,
-    /// Who is told the outcome of this one, and of the other one.
-    waiting: Vec<Order>,
-    waiting_again: Vec<Order>,
-    /// [`late_returns`] when the last one began; at first, when the process did.
-    late_returns: u64,
-    absent: AbsentRoots,
-}
-
-/// What a reload reads.
-#[derive(Clone, Copy)]
-enum Text {
-    /// The files.
-    New,
-    /// The texts that the files had: something that did not respond then may do so now.
-    Same,
-}
-
-impl Reloading {
-    /// Begins one, or another one when that which is in progress has ended. Somebody is told its outcome.
-    fn begin_for(&mut self, server: &Server, order: Order) {
-        match self.made.is_some() {
-            true => self.waiting_again.push(order),
-            false => self.waiting.push(order),
-        }
-        self.begin(server, Text::New);
-    }
-
-    fn begin(&mut self, server: &Server, text: Text) {
-        if self.made.is_some() {
-            self.again = true;
-            return;
-        }
-        service_manager::reloading();
-        let (plan, parts) = (server.plan.clone(), server.parts.clone());
-        let old = server.service.clone();
-        let confinement = server.confinement.clone();
-        let configured = server
-            .listening
-            .iter()
-            .map(|bound| bound.configured.clone());
-        let present = Present {
-            workers: server.workers.len(),
-            listening: configured.collect(),
-            logs: server.logs.opener(),
-            inherited: server.inherited.clone(),
-        };
-        self.late_returns = late_returns();
-        let made = beside("reload", move || {
-            let config = match text {
-                Text::New => plan.reload(&old.absent_roots),
-                Text::Same => plan.again(&old.config.files, &old.absent_roots),
-            };
-            let config = config.map_err(Refused::Config)?;
-            let hidden = config.hidden.clone();
-            let made = confinement
-                .permits(&config)
-                .and_then(|()| compile::service(config, &parts, Some(&old)))
-                .inspect(|service| service.remove_stale_uploads(Some(&old)))
-                .and_then(|service| Made::new(service, &old, &present));
-            made.map_err(|error| Refused::Service(in_words(&error, &hidden)))
-        });
-        self.made = Some(made.unwrap_or_else(|error| {
-            let (sender, refused) = oneshot::channel();
-            let _ = sender.send(Err(Refused::Service(with_help(&error))));
-            refused
-        }));
-    }
-
-    /// Tells the outcome to those who wait for it, and begins another one if that was asked for meanwhile.
-    fn ended(&mut self, server: &Server, outcome: &Outcome) {
-        service_manager::ready();
-        for order in self.waiting.drain(..) {
-            // An error means that the client has gone.
-            let _ = order.send(outcome.clone());
-        }
-        if mem::take(&mut self.again) {
-            self.waiting = mem::take(&mut self.waiting_again);
-            self.begin(server, Text::New);
-        }
-    }
-
-    /// Begins another one if something responds or is there again without which the configuration is not complete.
-    fn begin_if_late(&mut self, server: &Server) {
-        self.absent.look(&server.service.absent_roots);
-        let is_late = self.absent.have_come || self.late_returns != late_returns();
-        if is_late && self.made.is_none() && server.service.is_incomplete() {
-            if self.absent.have_come {
-                self.absent.reload_begins();
-            }
-            self.begin(server, Text::Same);
-        }
-    }
-
-    /// Waits for the new configuration; pending forever when no reload is in progress. Cancel safe.
-    async fn made(&mut self) -> Result<Made, Refused> {
-        let Some(made) = &mut self.made else {
-            return future::pending().await;
-        };
-        let joined = made.await;
-        self.made = None;
-        let panicked = |_| Err(Refused::Service("the reload panicked".to_owned()));
-        joined.unwrap_or_else(panicked)
-    }
-}
-
-/// Looks for absent roots, beside the control thread: they may be on a frozen disk.
-struct AbsentRoots {
-    look: Option<oneshot::Receiver<bool>>,
-    /// One can be opened that could not when the configuration was read. It stays so until a reload has begun with it.
-    have_come: bool,
-    /// Before the look after a reload: it may be refused again.
-    pause: Duration,
-    next: Instant,
-}
-
-impl Default for AbsentRoots {
-    fn default() -> Self {
-        Self {
-            look: None,
-            have_come: false,
-            pause: tls::sites::LOOK_INTERVAL,
-            next: Instant::now(),
-        }
-    }
-}
-
-impl AbsentRoots {
-    /// Takes the outcome of the last look, and begins another one if it is time. Does not wait.
-    fn look(&mut self, absent: &[PathBuf]) {
-        if absent.is_empty() {
-            *self = Self::default();
-            return;
-        }
-        match self.look.as_mut().map(oneshot::Receiver::try_recv) {
-            Some(Err(TryRecvError::Empty)) => return,
-            Some(Ok(have_come)) => self.have_come |= have_come,
-            Some(Err(TryRecvError::Closed)) | None => {}
-        }
-        self.look = None;
-        if Instant::now() >= self.next && !self.have_come {
-            let absent = absent.to_vec();
-            // Without a thread, the next call may have one.
-            self.look = beside("absent roots", move || {
-                absent.iter().any(|root| opens(root))
-            })
-            .ok();
-        }
-    }
-
-    /// A reload begins with what has come.
-    fn reload_begins(&mut self) {
-        self.have_come = false;
-        self.next = Instant::now() + self.pause;
-        self.pause = (2 * self.pause).min(ABSENT_PAUSE_MAX);
-    }
-}
-
-fn opens(root: &Path) -> bool {
-    let opened = patiently(root, |path| Root::open(path, Symlinks::Beneath));
-    matches!(opened, Ok(Ok(_)))
-}
-
-/// A look at the files of certificates, beside the control thread: they may be on a frozen disk.
-#[derive(Default)]
-struct Looking(Option<oneshot::Receiver<()>>);
-
-impl Looking {
-    /// Begins another one, unless one is in progress.
-    fn begin(&mut self, server: &Server) {
-        let mut looking = self.0.iter_mut();
-        let is_busy = looking.any(|looking| looking.try_recv() == Err(TryRecvError::Empty));
-        let sites = server.service.tls.clone();
-        let upstreams = server.service.upstreams.iter();
-        let followed = upstreams.filter(|upstream| upstream.follows_tls());
-        let followed: Vec<_> = followed.cloned().collect();
-        if !is_busy && (sites.is_some() || !followed.is_empty()) {
-            // Without a thread, the next look may have one.
-            self.0 = beside("certificates", move || {
-                sites.iter().for_each(|sites| sites.refresh());
-                followed.iter().for_each(|upstream| upstream.refresh_tls());
-            })
-            .ok();
-        }
-    }
 }
 
 struct Server {
@@ -686,96 +374,6 @@ impl Server {
         log_some(lines, "sockets on remote file systems");
     }
 
-    /// Feeds the watchdog of the service manager. Never ends.
-    fn watchdog_feed(&self) -> impl Future<Output = ()> + use<> {
-        let heartbeat = self.status.heartbeat().clone();
-        async move {
-            match service_manager::watchdog_time() {
-                Some(time_max) => service_manager::feed(heartbeat, time_max).await,
-                None => future::pending().await,
-            }
-        }
-    }
-
-    async fn live(&mut self, signals: &mut Signals) -> io::Result<()> {
-        let mut reloading = Reloading::default();
-        let mut ticks = time::interval(LIMITS_LOG_INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looks = time::interval(tls::sites::LOOK_INTERVAL);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looking = Looking::default();
-        let mut fetches = Fetches::default();
-        let mut rotations = time::interval(levity_tls::TICKET_KEY_ROTATION);
-        rotations.reset();
-        let feeding = self.watchdog_feed();
-        tokio::pin!(feeding);
-        loop {
-            tokio::select! {
-                now = ticks.tick() => self.parts.rate_limits.log_rest(now.into_std()),
-                event = signals.next() => match event {
-                    Event::Stop => return Ok(()),
-                    Event::Reload => reloading.begin(self, Text::New),
-                    Event::Reopen => self.logs.reopen(),
-                },
-                _ = looks.tick() => {
-                    reloading.begin_if_late(self);
-                    looking.begin(self);
-                    if self.service.tls.is_some() {
-                        fetches.begin(&self.parts.staples, SystemTime::now());
-                    }
-                }
-                _ = rotations.tick() => self.parts.ticket_keys.rotate(),
-                order = self.admin.order() => reloading.begin_for(self, order),
-                () = &mut feeding => {}
-                made = reloading.made() => {
-                    let outcome = self.reload(made);
-                    reloading.ended(self, &outcome);
-                }
-                ended = self.ended.recv() => {
-                    return ended.unwrap_or(Ok(())).and_then(|()| {
-                        Err(io::Error::other("a worker ended unexpectedly"))
-                    });
-                }
-            }
-        }
-    }
-
-    /// Drains until all connections have ended and receipts are sent, a second signal arrives, or `limits.drain_timeout` has
-    /// passed.
-    async fn end(&mut self, signals: &mut Signals) {
-        service_manager::stopping();
-        self.leave_addresses();
-        // A successor may have other authorities.
-        self.parts.acme.stop();
-        self.send_all(|| Message::Drain);
-        let timeout = self.service.config.limits.drain_timeout;
-        let (soon, seconds) = (DRAIN_REPORT_DELAY, timeout.as_secs_f64());
-        let waiting = async {
-            time::sleep(soon).await;
-            diagnostics::log(format_args!(
-                "waiting up to {seconds} s for responses to end; signal again to end at once"
-            ));
-            time::sleep(timeout.saturating_sub(soon)).await;
-        };
-        let drained = async { while self.ended.recv().await.is_some() {} };
-        tokio::select! {
-            () = drained => {}
-            () = waiting => diagnostics::log(format_args!("connections were cut off after limits.drain_timeout")),
-            () = signals.stop() => diagnostics::log(format_args!("second signal: ending at once")),
-        }
-        if let Some(store) = self.mailbox_store.take() {
-            store.end(STORE_END_TIMEOUT);
-        }
-        self.checks = Checks::default();
-        self.parts.rate_limits.log_all();
-        self.logs.shutdown(FINAL_FLUSH_TIMEOUT);
-        // Dropping the disk would wait for reads in flight, on a frozen device forever.
-        mem::forget(self.disk.clone());
-        // Dropping the pool would wait for idle work, which may wait for a processor.
-        mem::forget(self.parts.compute.clone());
-        diagnostics::flush(FINAL_FLUSH_TIMEOUT);
-    }
-
     /// Releases what a successor needs to start while this process drains: the paths of Unix sockets, on
     /// which the workers accept until they get the message, and the addresses of administrators.
     fn leave_addresses(&mut self) {
@@ -788,92 +386,6 @@ impl Server {
             // An error means that the worker has ended.
             let _ = worker.send(message());
         }
-    }
-
-    /// Installs the new configuration, or logs why it failed; then the old one stays.
-    ///
-    /// # Errors
-    /// Why it failed, as lines of text.
-    fn reload(&mut self, made: Result<Made, Refused>) -> Outcome {
-        let swapped = match made {
-            Ok(made) => {
-                let hidden = made.service.config.hidden.clone();
-                self.swap(made).map_err(|error| in_words(&error, &hidden))
-            }
-            Err(Refused::Service(reason)) => Err(reason),
-            Err(Refused::Config(errors)) => {
-                Err(errors.render(false) + "the configuration has errors")
-            }
-        };
-        let reason = match swapped {
-            Ok(notes) => {
-                diagnostics::log(format_args!("configuration reloaded"));
-                let notes = notes.iter().take(NOTES_MAX);
-                return Ok(notes.map(|note| format!("note: {note}\n")).collect());
-            }
-            Err(reason) => reason,
-        };
-        let (before, last) = reason.rsplit_once('\n').unwrap_or(("", &reason));
-        for line in before.lines() {
-            diagnostics::log(format_args!("{line}"));
-        }
-        let last = format!("configuration not reloaded, the old one stays: {last}");
-        diagnostics::log(format_args!("{last}"));
-        let before = before.lines().map(|line| format!("{line}\n"));
-        Err(before.collect::<String>() + &last + "\n")
-    }
-
-    /// Gives the notes that the configuration before did not have.
-    fn swap(&mut self, made: Made) -> io::Result<Vec<String>> {
-        let Made {
-            service,
-            mut bound,
-            logs,
-        } = made;
-        let (config, old) = (&service.config, &self.service.config);
-        let admin = self.admin.replacement(config, old)?;
-
-        // Nothing fails from here on: a failed reload changes nothing.
-        self.disk.set_open_age_max(config.disk.entry_ttl);
-        let mailbox_bytes_max = config.limits.mailbox_memory;
-        self.parts.mailboxes.budget.set_max(mailbox_bytes_max);
-        let resume_bytes_max = config.limits.resume_memory;
-        self.parts.resume.budget.set_max(resume_bytes_max);
-        let held_max = self.parts.shares.max(shares::Resource::Files);
-        self.parts.shares.set_bounds(&Bounds {
-            files: held_max,
-            ..Bounds::of_limits(&config.limits)
-        });
-        let gone = |bound: &mut Bound| !config.listens_on(&bound.configured);
-        let close: Vec<_> = self.listening.extract_if(.., gone).collect();
-        let service = Arc::new(service);
-        self.logs.replace(&service.logs, logs);
-        self.send_all(|| Message::Reload {
-            service: service.clone(),
-            logs: self.logs.logs(&service.logs),
-            listen: take_sockets(&mut bound),
-            close: close.iter().map(|bound| bound.configured.clone()).collect(),
-        });
-        self.listening.extend(bound);
-        self.admin.replace(admin, &service.config);
-        self.status.set_roots(devices_of(&service));
-        self.status.set_upstreams(service.upstreams.clone());
-        self.status.set_tls(service.tls.clone());
-        self.status.set_hidden(service.config.hidden.clone());
-        let changes = upstream::describe::changes(&service.upstreams, &self.service.upstreams);
-        log_some(changes, "changes of upstreams");
-        // Those that were there before are in the log already.
-        let before = self.service.config.notes.iter().map(Note::to_string);
-        let before: HashSet<_> = before.collect();
-        let notes = service.config.notes.iter().map(Note::to_string);
-        let notes: Vec<_> = notes.filter(|note| !before.contains(note)).collect();
-        log_notes(&notes);
-        self.checks = check::start(&service.upstreams);
-        compile::follow_certificates(&service, &self.parts);
-        self.service = service;
-        self.report_unwatched_roots();
-        self.report_unused_sockets();
-        Ok(notes)
     }
 }
 
