@@ -154,6 +154,7 @@ impl Outage {
     }
 
     /// Something is refused, but the work goes on. Only the first time is reported.
+    #[cfg(feature = "redis")]
     pub(crate) fn refused(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.has_refused, true) {
             (self.report)(&format!("the store refuses something: {reason}"));

@@ -9,7 +9,6 @@ use std::time::SystemTime;
 
 use levity_wire::mailbox::MessageId;
 
-use crate::budget::Budget;
 use crate::clock::since_1970;
 use crate::message::{Draft, Message};
 use crate::name::Name;
@@ -295,7 +294,8 @@ impl Opened {
     }
 
     /// Takes memory for messages that were just read, or fails with [`StoreError::Memory`].
-    pub(crate) fn reserve(mut self, budget: &Arc<Budget>) -> Result<Self, StoreError> {
+    #[cfg(feature = "redis")]
+    pub(crate) fn reserve(mut self, budget: &Arc<crate::Budget>) -> Result<Self, StoreError> {
         for message in &mut self.messages {
             let draft = Arc::get_mut(&mut message.draft).expect("nobody else has it yet");
             let reservation = budget.try_reserve_to_read(draft.bytes());

@@ -158,7 +158,7 @@ fn used(config: &Config) -> Vec<(NamedFile, Usage)> {
     used.collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "upload"))]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;

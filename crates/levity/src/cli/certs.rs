@@ -367,6 +367,7 @@ mod tests {
         assert!(ran.out.contains("local authority"), "{}", ran.out);
     }
 
+    #[cfg(feature = "acme")]
     #[test]
     fn certificates_by_acme_are_those_of_the_folder() {
         let folder = Folder::new();

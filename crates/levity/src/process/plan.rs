@@ -110,7 +110,7 @@ mod tests {
             "--listen",
             "unix:s",
             "--engine",
-            "sendfile",
+            "auto",
             "--workers",
             "3",
         ];
@@ -120,7 +120,7 @@ mod tests {
             assert_eq!(config.listen, listen.map(Listen::from));
             assert_eq!(
                 (config.disk.settings.engine.as_str(), config.server.workers),
-                ("sendfile", Some(3))
+                ("auto", Some(3))
             );
         };
         beaten(&plan.config);

@@ -189,6 +189,7 @@ fn of_report(report: Report, origin: Origin) -> CertificateReport {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "acme")]
     #[test]
     fn names_on_demand_are_beneath_hosts_with_a_star() {
         let text = "[acme]\nask = \"http://127.0.0.1:9/\"\n[[listen]]\naddress = \"127.0.0.1:443\"\n\

@@ -46,7 +46,7 @@ fn has_acme(config: &Config) -> bool {
         && authorities.any(|one| one.roots.is_none() && one.directory.starts_with("https://"))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "acme"))]
 mod tests {
     use super::*;
 

@@ -104,6 +104,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("a name").path()).collect()
 }
 
+#[cfg(feature = "acme")]
 #[test]
 fn the_process_is_confined_unless_it_says_so() {
     let tree = tree();

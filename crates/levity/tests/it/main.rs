@@ -91,6 +91,7 @@ mod scgi;
 mod scripted;
 mod secrets;
 mod sendfile;
+#[cfg(feature = "http2")]
 mod shares;
 mod signals;
 mod silent_files;

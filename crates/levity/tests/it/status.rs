@@ -380,6 +380,7 @@ fn the_page_shows_keys_that_exist() {
     assert!(seen > 50, "{seen}");
 }
 
+#[cfg(feature = "default")]
 #[test]
 fn every_key_is_documented_and_exists() {
     let tree = Tree::new();
@@ -686,6 +687,7 @@ fn top_reports_errors() {
 }
 
 /// `script` of util-linux provides a terminal.
+#[cfg(feature = "inspect")]
 #[test]
 fn top_restores_the_terminal() {
     let tree = Tree::new();

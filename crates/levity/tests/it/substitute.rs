@@ -84,6 +84,7 @@ per_engine! {
         client.get_with("/a.html", &[("Range", "bytes=999-")]).assert_status(416);
     }
 
+    #[cfg(feature = "compress")]
     fn a_precompressed_file_is_decoded(engine) {
         let tree = Tree::new();
         tree.file("a.html", "not this one");
@@ -240,6 +241,7 @@ fn an_event_is_not_held_back() {
     assert_eq!(rest, b"a\r\ndata: ca\n\n\r\n0\r\n\r\n");
 }
 
+#[cfg(feature = "compress")]
 #[test]
 fn what_a_backend_compressed_is_decoded() {
     let page = large(PAGE);
@@ -308,6 +310,7 @@ fn an_error_page_of_a_backend_is_changed() {
 }
 
 /// Nothing of such a body has been sent yet, so the client gets an error.
+#[cfg(feature = "compress")]
 #[test]
 fn a_body_that_is_not_of_its_coding_gets_502() {
     for (lines, name) in [
@@ -326,6 +329,7 @@ fn a_body_that_is_not_of_its_coding_gets_502() {
     }
 }
 
+#[cfg(feature = "compress")]
 #[test]
 fn a_body_that_ends_within_its_coding_is_cut_short() {
     let page = large(PAGE);
@@ -342,6 +346,7 @@ fn a_body_that_ends_within_its_coding_is_cut_short() {
 }
 
 /// 256 MiB in a few kilobytes.
+#[cfg(feature = "compress")]
 #[test]
 fn a_bomb_is_refused_within_bounded_memory() {
     const MEMORY_MAX: usize = 48 << 20;

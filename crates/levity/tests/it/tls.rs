@@ -249,7 +249,9 @@ fn plain_requests_are_redirected() {
     let arguments = ["--include", "--resolve", &resolve, "--cacert", &ca, &url];
     let answer = String::from_utf8(curl(&arguments, tree.path())).expect("text");
     assert!(
-        answer.contains("strict-transport-security: max-age=31536000\r\n"),
+        answer
+            .to_ascii_lowercase()
+            .contains("strict-transport-security: max-age=31536000\r\n"),
         "{answer}"
     );
     assert!(answer.ends_with("content"), "{answer}");

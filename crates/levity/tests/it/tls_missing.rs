@@ -159,6 +159,7 @@ fn a_missing_file_of_an_upstream_stops_nothing_else() {
     assert!(line.contains("none.pem cannot be read"), "{line}");
 }
 
+#[cfg(feature = "acme")]
 #[test]
 fn missing_authorities_of_an_acme_authority_are_noted() {
     let tree = Tree::new();
@@ -176,6 +177,7 @@ fn missing_authorities_of_an_acme_authority_are_noted() {
 }
 
 /// Whoever is asked by this server is trusted by them all the same.
+#[cfg(feature = "acme")]
 #[test]
 fn expired_authorities_of_others_are_noted() {
     let hour = Duration::from_secs(60 * 60);

@@ -293,6 +293,7 @@ fn types_are_selected() {
     assert!(!filtered(&["*/*"], 200, "", "X-A: 1").0);
 }
 
+#[cfg(feature = "compress")]
 #[test]
 fn headers_about_the_original_bytes_go() {
     let (is_filtered, fields) = filtered(
@@ -312,6 +313,7 @@ fn headers_about_the_original_bytes_go() {
     );
 }
 
+#[cfg(feature = "compress")]
 #[test]
 fn content_that_must_or_can_only_stay_is_left_alone() {
     for line in [

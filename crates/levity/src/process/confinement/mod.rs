@@ -6,7 +6,7 @@
 //! modes, owners and times, for which the kernel has no rules, and truncation: with a rule for that the kernel would
 //! walk up from each file that is opened, also to be read, and take references on folders that all processors share.
 
-#[cfg(test)]
+#[cfg(all(test, feature = "acme", feature = "upload"))]
 mod tests;
 pub mod written;
 

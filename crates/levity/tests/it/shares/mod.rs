@@ -1,7 +1,7 @@
 //! What clients share: one that holds much of it leaves some to the others.
 
-#[cfg(feature = "http2")]
 mod bodies;
+#[cfg(feature = "compress")]
 mod coders;
 mod files;
 mod listings;
