@@ -103,6 +103,7 @@ const NEEDS: &[Need] = &[
     need(LOCATIONS, "compress_types", Feature::Compress),
     need(LOCATIONS, "compress_min_bytes", Feature::Compress),
     need(LOCATIONS, "compress_dictionaries", Feature::Compress),
+    need(&["limits"], "compression_memory", Feature::Compress),
     need(&["disk"], "variants", Feature::Compress),
     need(&["disk"], "variants_bytes", Feature::Compress),
     need(ENGINES, "engine", Feature::EnginesAll).for_words(&[

@@ -173,7 +173,13 @@ fn the_tarball_runs_where_it_is_unpacked() {
     let program = tree.at("bin/levity");
     let program = program.to_str().expect("a path in UTF-8");
     let version = succeeds(program, &["--version"], tree.path());
-    assert_eq!(version, concat!("levity ", env!("CARGO_PKG_VERSION"), "\n"));
+    // A release has all features.
+    let expected = concat!(
+        "levity ",
+        env!("CARGO_PKG_VERSION"),
+        "\nfeatures: acme ajp compress engines-all http2 inspect io-uring mailbox redis upload\n"
+    );
+    assert_eq!(version, expected);
     let mode = fs::metadata(program).expect("a program").permissions();
     assert_eq!(mode.mode() & 0o777, 0o755);
     let unit = fs::read_to_string(tree.at("lib/systemd/system/levity.service")).expect("a unit");
