@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 /// The maximum number of symbolic links on the way to a name: that of the kernel.
@@ -55,17 +56,15 @@ pub(crate) fn folders_on_way(path: &Path) -> Vec<PathBuf> {
     all.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// What `path` leads to by the links that it is itself, also if there is nothing: a file that is made there is made under that
-/// name. Blocks.
-pub(crate) fn target(path: &Path) -> PathBuf {
-    let mut name = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        let Ok(target) = fs::read_link(&name) else {
-            break;
-        };
-        name = name.parent().unwrap_or(&name).join(target);
-    }
-    name
+/// `path`, and the names to which the links lead that it is itself, one after the other. Under the last one a file is made if
+/// there is none. Blocks.
+pub(crate) fn names_of(path: &Path) -> Vec<PathBuf> {
+    let next = |name: &PathBuf| {
+        let target = fs::read_link(name).ok()?;
+        Some(name.parent().unwrap_or(name).join(target))
+    };
+    let names = iter::successors(Some(path.to_owned()), next);
+    names.take(LINKS_MAX + 1).collect()
 }
 
 #[derive(Default)]

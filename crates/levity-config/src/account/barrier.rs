@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::acl::{Permissions, READ, SEARCH, WRITE};
 use super::{Account, Accounts};
-use crate::swap::{folders_on_way, target};
+use crate::swap::{folders_on_way, names_of};
 
 /// How a server uses a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +46,9 @@ impl Account {
     /// # Errors
     /// Where this process cannot look.
     pub fn barrier(&self, path: &Path, usage: Usage) -> io::Result<Option<Barrier>> {
+        let names = names_of(path);
         // What a process has as `/dev/stdout` is its own.
-        if target(path).starts_with("/proc") {
+        if names.iter().any(|name| name.starts_with("/proc")) {
             return Ok(None);
         }
         for folder in folders_on_way(path) {
@@ -58,13 +59,16 @@ impl Account {
         match usage {
             Usage::Fill => self.barrier_of_folder(path, READ | WRITE | SEARCH),
             Usage::Bind => self.barrier_of_holder(path),
-            Usage::Append if is_absent(path) => self.barrier_of_holder(&target(path)),
-            Usage::Append | Usage::Connect => self.barrier_at(path, WRITE),
+            Usage::Append if is_absent(path) => {
+                self.barrier_of_holder(names.last().map_or(path, PathBuf::as_path))
+            }
+            Usage::Append => self.barrier_at(path, WRITE),
             _ if is_absent(path) => Ok(None),
+            Usage::Connect => self.barrier_at(path, WRITE),
             Usage::Read if !path.is_dir() => self.barrier_at(path, READ),
             Usage::Read => self.barrier_at(path, SEARCH),
             Usage::List => self.barrier_at(path, READ | SEARCH),
-            Usage::Empty => self.barrier_at(path, READ | WRITE | SEARCH),
+            Usage::Empty => self.barrier_at(path, WRITE | SEARCH),
         }
     }
 
@@ -201,7 +205,7 @@ mod tests {
         for (usage, needed) in [
             (Usage::List, "rx"),
             (Usage::Fill, "rwx"),
-            (Usage::Empty, "rwx"),
+            (Usage::Empty, "wx"),
         ] {
             let expected =
                 format!("/archive is of OWNER with the mode 0711, and `{needed}` is needed there");
@@ -214,7 +218,7 @@ mod tests {
         let tree = Tree::new();
         let said = |name: &str, usage| tree.said(name, usage, "ann");
         let top = " is of OWNER with the mode 0755, and `wx` is needed there";
-        for usage in [Usage::Read, Usage::List, Usage::Empty] {
+        for usage in [Usage::Read, Usage::List, Usage::Empty, Usage::Connect] {
             assert_eq!(said("a/b", usage), "");
         }
         let above = |folder: &str| format!("there is no {folder}, and {top}");

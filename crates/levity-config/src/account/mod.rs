@@ -122,7 +122,6 @@ impl Accounts {
     }
 }
 
-/// Not by way of the thread for calls that may hang: it is that thread which asks about files of a configuration.
 fn start_of(path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(BYTES_MAX).read_to_end(&mut bytes)?;

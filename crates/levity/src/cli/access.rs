@@ -18,12 +18,6 @@ const UNIT_USER: &str = "levity";
 /// What systemd makes for that user: `RuntimeDirectory=`, `StateDirectory=` and `CacheDirectory=`.
 const UNIT_FOLDERS: [&str; 3] = ["/run/levity", "/var/lib/levity", "/var/cache/levity"];
 
-/// Not what lies in such a folder already: root may have made it.
-fn is_made_by_unit(path: &Path) -> bool {
-    let mut made = UNIT_FOLDERS.iter();
-    made.any(|made| path == Path::new(made) || path.starts_with(made) && !path.exists())
-}
-
 /// The user whose access is checked: `given`, or that of the unit where `is_root` checks the file that the unit names.
 /// `None` if it is not known.
 ///
@@ -59,7 +53,7 @@ pub(super) fn notes(config: &Config, account: &Account, accounts: &Accounts) -> 
     let (mut found, mut notes) = (Vec::<(String, Found)>::new(), Vec::new());
     let mut known = HashMap::new();
     for (NamedFile { line, path }, usage) in used(config) {
-        if account.name == UNIT_USER && is_made_by_unit(&path) {
+        if account.name == UNIT_USER && UNIT_FOLDERS.iter().any(|made| path.starts_with(made)) {
             continue;
         }
         let user = account.clone();
@@ -131,7 +125,10 @@ fn used(config: &Config) -> Vec<(NamedFile, Usage)> {
     let written: BTreeMap<_, _> = written
         .map(|written| (written.path.clone(), written.usage()))
         .collect();
-    let named = config.paths.iter().map(|named| {
+    // A spool that no upstream needs is not opened.
+    let is_used =
+        |named: &&NamedFile| named.path != config.disk.spool || written.contains_key(&named.path);
+    let named = config.paths.iter().filter(is_used).map(|named| {
         let usage = written.get(&named.path).copied();
         (named.clone(), usage.unwrap_or(Usage::Read))
     });
