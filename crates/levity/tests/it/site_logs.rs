@@ -417,9 +417,11 @@ fn the_built_in_format_spelt_with_fields() {
         get(&server, host, "/a?\"\\");
         wait_until("a line", || !lines(&server, name).is_empty());
     }
-    // Times differ.
+    // Times differ, and one of the requests may find that the page cache has lost the file.
     let [built, spelt] = ["built", "spelt"].map(|name| {
-        let line = lines(&server, name).concat();
+        let line = lines(&server, name)
+            .concat()
+            .replace("src=disk", "src=memory");
         line.replace(|c: char| c.is_ascii_digit(), "0")
     });
     assert_eq!(built, spelt);
