@@ -16,12 +16,12 @@ pub(super) const WRITE: u32 = 2;
 pub(super) const SEARCH: u32 = 1;
 
 /// The extended attribute with the list, as Linux has it: a version of 4 bytes, then entries of 8 bytes, all numbers with
-/// the low byte first (`linux/posix_acl_xattr.h`).
-const ATTRIBUTE: &str = "system.posix_acl_access";
+/// the low byte first (`linux/posix_acl_xattr.h`). The group bits of the mode of a file that has one are its mask.
+pub const ACCESS_LIST: &str = "system.posix_acl_access";
 const VERSION: [u8; 4] = [2, 0, 0, 0];
 
-/// The maximum size of an extended attribute in bytes (xattr(7)).
-const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
+/// The maximum size of an extended attribute in bytes (`XATTR_SIZE_MAX`).
+const ACCESS_LIST_BYTES_MAX: usize = 64 << 10;
 
 /// To whom an entry applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,8 @@ impl Permissions {
         // The kernel asks no list whose mask, which is in place of the mode of the group, permits nothing.
         let list = match mode & 0o070 {
             0 => None,
-            _ => list(path)?.and_then(|bytes| parse(&bytes, group)),
+            _ => access_list(|name, bytes| getxattr(path, name, bytes))?
+                .and_then(|bytes| parse(&bytes, group)),
         };
         Ok(Self {
             owner,
@@ -95,10 +96,16 @@ fn of_mode(mode: u32, group: u32) -> Vec<(Class, u32)> {
     classes.into_iter().zip(digits).collect()
 }
 
-/// The bytes of the list; `None` if the file has none, or its file system has no lists.
-fn list(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = vec![0; ATTRIBUTE_BYTES_MAX];
-    match getxattr(path, ATTRIBUTE, &mut bytes) {
+/// The access control list of a file in the form of the kernel; `None` if the file has none, or its file system has no lists.
+/// `read` reads the attribute with this name into these bytes, and gives its length. Blocks as that does.
+///
+/// # Errors
+/// Those of `read`.
+pub fn access_list(
+    read: impl FnOnce(&str, &mut [u8]) -> Result<usize, Errno>,
+) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = vec![0; ACCESS_LIST_BYTES_MAX];
+    match read(ACCESS_LIST, &mut bytes) {
         Ok(length) => {
             bytes.truncate(length);
             Ok(Some(bytes))
@@ -230,7 +237,7 @@ mod tests {
             (0x20, 0, u32::MAX),
         ];
         let list = attribute(&entries);
-        let set = setxattr(file.path(), ATTRIBUTE, &list, XattrFlags::empty());
+        let set = setxattr(file.path(), ACCESS_LIST, &list, XattrFlags::empty());
         set.expect("lists on the file system of temporary files");
         let read = read();
         assert!(read.has_list && read.permit(&ann, READ) && !read.permit(&ann, WRITE));

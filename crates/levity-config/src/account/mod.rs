@@ -6,6 +6,7 @@ mod barrier;
 use std::fs::File;
 use std::io::{self, Read as _};
 
+pub use self::acl::{ACCESS_LIST, access_list};
 pub use self::barrier::{Barrier, Usage};
 
 /// The maximum length of each of the two files in bytes. The rest of a longer one is not read.

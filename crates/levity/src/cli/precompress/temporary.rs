@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use levity_config::account::{ACCESS_LIST, access_list};
 use levity_disk::Meta;
 use rustix::fs::{
     AtFlags, FlockOperation, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
@@ -18,13 +19,6 @@ use super::folder::Folder;
 
 /// The start of the names of temporary files. They are hidden, so that no server sends one.
 const PREFIX: &[u8] = b".levity-precompress-";
-
-/// The attribute that holds an access control list (acl(5)). The group bits of a mode are then its mask: without the
-/// list, a copy would let the group read what the list withholds from it.
-const ACCESS_LIST: &str = "system.posix_acl_access";
-
-/// The maximum size of an attribute in bytes (`XATTR_SIZE_MAX`).
-const ACCESS_LIST_BYTES_MAX: usize = 64 * 1024;
 
 /// Whether it is the name of a temporary file.
 pub(super) fn is_temporary(name: &CStr) -> bool {
@@ -102,7 +96,7 @@ impl<'f> Temporary<'f> {
         let group = Some(Gid::from_raw(stat.st_gid));
         let has_group =
             fchown(&self.file, user, group).is_ok() || fchown(&self.file, None, group).is_ok();
-        let list = access_list(original)?;
+        let list = access_list(|name, bytes| fgetxattr(original, name, bytes))?;
         let mode = match list.is_some() && !has_group {
             // Its list would name the wrong group, and without it others could get more than it allows.
             true => Mode::from_raw_mode(stat.st_mode & 0o700),
@@ -152,19 +146,6 @@ fn is_own(file: &File) -> io::Result<bool> {
     // for a run that is about to remove the file.
     while let Err(Errno::INTR) = flock(file, FlockOperation::LockExclusive) {}
     Ok(fstat(file)?.st_nlink > 0)
-}
-
-/// The access control list of a file, in the form of the kernel; `None` if the mode says everything.
-fn access_list(file: &File) -> io::Result<Option<Vec<u8>>> {
-    let mut list = vec![0; ACCESS_LIST_BYTES_MAX];
-    match fgetxattr(file, ACCESS_LIST, &mut list[..]) {
-        Ok(length) => {
-            list.truncate(length);
-            Ok(Some(list))
-        }
-        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Replaces the access control list of a file, which it may have from its folder.
@@ -275,7 +256,8 @@ mod tests {
             let stat = fstat(&original).expect("fstat");
             let copy = Temporary::create(&folder).expect("create");
             copy.complete(&original, &stat).expect("complete");
-            assert_eq!(access_list(&copy.file).expect("its list"), list);
+            let of_copy = access_list(|name, bytes| fgetxattr(&copy.file, name, bytes));
+            assert_eq!(of_copy.expect("its list"), list);
             assert_eq!(fstat(&copy.file).expect("fstat").st_mode, stat.st_mode);
         }
     }
