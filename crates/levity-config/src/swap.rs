@@ -57,14 +57,12 @@ pub(crate) fn folders_on_way(path: &Path) -> Vec<PathBuf> {
 }
 
 /// `path`, and the names to which the links lead that it is itself, one after the other. Under the last one a file is made if
-/// there is none. Blocks.
-pub(crate) fn names_of(path: &Path) -> Vec<PathBuf> {
-    let next = |name: &PathBuf| {
-        let target = fs::read_link(name).ok()?;
-        Some(name.parent().unwrap_or(name).join(target))
-    };
+/// there is none. At most [`LINKS_MAX`] of them. Blocks.
+#[must_use]
+pub fn names_of(path: &Path) -> Vec<PathBuf> {
+    let next = |name: &PathBuf| Some(name.parent()?.join(fs::read_link(name).ok()?));
     let names = iter::successors(Some(path.to_owned()), next);
-    names.take(LINKS_MAX + 1).collect()
+    names.take(LINKS_MAX).collect()
 }
 
 #[derive(Default)]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf, absolute};
 use landlock::{ABI, AccessFs, BitFlags, make_bitflags};
 use levity_config::account::Usage;
 use levity_config::address::Address;
-use levity_config::swap::{LINKS_MAX, holders};
+use levity_config::swap::{holders, names_of};
 use levity_config::{AccessLog, Config, Location, Site};
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 
@@ -167,11 +167,9 @@ impl Written {
             Kind::Folder | Kind::Emptied => vec![self.path.clone()],
             Kind::Log if is_device(&self.path) => vec![self.path.clone()],
             Kind::Log | Kind::Socket => {
-                let next = |path: &PathBuf| Some(path.parent()?.join(fs::read_link(path).ok()?));
-                let names = iter::successors(Some(self.path.clone()), next).take(LINKS_MAX);
-                names
-                    .filter_map(|path| Some(path.parent()?.to_owned()))
-                    .collect()
+                let names = names_of(&self.path);
+                let folders = names.iter().filter_map(|name| name.parent());
+                folders.map(Path::to_owned).collect()
             }
         }
     }
