@@ -39,18 +39,20 @@ pub(super) fn server_user(
     }
 }
 
-/// The first path that a barrier is in the way of.
+/// What keeps the user from a path.
 struct Found {
     line: Option<Line>,
     path: PathBuf,
     usage: Usage,
-    /// The number of further paths.
+    /// A barrier, described.
+    reason: String,
+    /// The number of further paths that it is in the way of.
     more: usize,
 }
 
 /// Remarks about the paths that `account` cannot use as a server with `config` does. One for each barrier. Blocks.
 pub(super) fn notes(config: &Config, account: &Account, accounts: &Accounts) -> Vec<Note> {
-    let (mut found, mut notes) = (Vec::<(String, Found)>::new(), Vec::new());
+    let (mut found, mut notes) = (Vec::<Found>::new(), Vec::new());
     let mut known = HashMap::new();
     for (NamedFile { line, path }, usage) in used(config) {
         if account.name == UNIT_USER && UNIT_FOLDERS.iter().any(|made| path.starts_with(made)) {
@@ -63,8 +65,14 @@ pub(super) fn notes(config: &Config, account: &Account, accounts: &Accounts) -> 
                 let reason = barrier.describe(accounts);
                 let at = *known.entry(reason.clone()).or_insert(found.len());
                 match found.get_mut(at) {
-                    Some((_, first)) => first.more += 1,
-                    None => found.push((reason, Found::new(line, path, usage))),
+                    Some(first) => first.more += 1,
+                    None => found.push(Found {
+                        line,
+                        path,
+                        usage,
+                        reason,
+                        more: 0,
+                    }),
                 }
             }
             Ok(Err(error)) | Err(error) => {
@@ -74,11 +82,7 @@ pub(super) fn notes(config: &Config, account: &Account, accounts: &Accounts) -> 
             }
         }
     }
-    notes.extend(
-        found
-            .into_iter()
-            .map(|(reason, one)| one.note(account, &reason)),
-    );
+    notes.extend(found.into_iter().map(|one| one.note(account)));
     for note in &mut notes {
         note.text = config.hidden.hide(&note.text).into_owned();
     }
@@ -86,17 +90,8 @@ pub(super) fn notes(config: &Config, account: &Account, accounts: &Accounts) -> 
 }
 
 impl Found {
-    fn new(line: Option<Line>, path: PathBuf, usage: Usage) -> Self {
-        Self {
-            line,
-            path,
-            usage,
-            more: 0,
-        }
-    }
-
-    fn note(self, account: &Account, reason: &str) -> Note {
-        let (name, path) = (&account.name, self.path.display());
+    fn note(self, account: &Account) -> Note {
+        let (name, path, reason) = (&account.name, self.path.display(), &self.reason);
         let action = match self.usage {
             Usage::Read | Usage::List => "read",
             Usage::Fill | Usage::Empty | Usage::Append | Usage::Bind => "write to",
@@ -128,27 +123,28 @@ fn used(config: &Config) -> Vec<(NamedFile, Usage)> {
     // A spool that no upstream needs is not opened.
     let is_used =
         |named: &&NamedFile| named.path != config.disk.spool || written.contains_key(&named.path);
-    let named = config.paths.iter().filter(is_used).map(|named| {
-        let usage = written.get(&named.path).copied();
-        (named.clone(), usage.unwrap_or(Usage::Read))
-    });
+    let without_line = |path: &Path| NamedFile {
+        line: None,
+        path: path.to_owned(),
+    };
+    let own = config.files.paths().map(without_line);
+    let named = own.chain(config.paths.iter().filter(is_used).cloned());
+    let named = named.map(|named| (named, Usage::Read));
+    let folders = config.files.folders().map(without_line);
+    let folders = folders.map(|folder| (folder, Usage::List));
+    let made = written
+        .iter()
+        .map(|(path, usage)| (without_line(path), *usage));
     let backends = config.upstreams.iter().flat_map(|upstream| &upstream.to);
     let sockets = backends.filter_map(|backend| match backend.at.address() {
-        Some(Address::Unix(path)) => Some((path, Usage::Connect)),
+        Some(Address::Unix(path)) => Some((without_line(&path), Usage::Connect)),
         Some(Address::Tcp(_)) | None => None,
     });
-    let own = config.files.paths().map(|path| (path, Usage::Read));
-    let folders = config.files.folders().map(|path| (path, Usage::List));
-    let own = own
-        .chain(folders)
-        .map(|(path, usage)| (path.to_owned(), usage));
-    let written = written.iter().map(|(path, usage)| (path.clone(), *usage));
-    let without_line = |(path, usage)| (NamedFile { line: None, path }, usage);
-    let others = own.map(without_line).chain(named);
-    let all = others.chain(written.chain(sockets).map(without_line));
     let mut seen = BTreeSet::new();
-    let used = all.filter_map(|(NamedFile { line, path }, usage)| {
+    let used = named.chain(folders).chain(made).chain(sockets);
+    let used = used.filter_map(|(NamedFile { line, path }, usage)| {
         let path = absolute(path).ok()?;
+        let usage = written.get(&path).copied().unwrap_or(usage);
         let is_new = seen.insert(path.clone());
         is_new.then_some((NamedFile { line, path }, usage))
     });
