@@ -27,6 +27,8 @@
 //!   when it is not; `RequestBody::send_continue` sends it, `http/h1/head.rs` encodes it. A client
 //!   waits only until it sends some of its body, so `ClientStream::expects_continue` is asked each
 //!   time, and `response.rs` looks for the body while it holds it.
+//! - *Own requests* (`own_request.rs`) take the same way. Where no client waits, one that never
+//!   leaves takes its place (`http/no_client.rs`).
 //! - *Deadlines* use the timer of the client's connection. Every wait also watches the client: one
 //!   that leaves gives up its slot at once.
 //! - *Backpressure*: what the client does not take is not read from the backend.
@@ -39,12 +41,12 @@
 
 mod drain;
 mod heartbeat;
+pub mod own_request;
 pub mod reported;
 pub mod response;
 pub mod rewrite;
 pub mod spooled;
 mod stderr;
-pub mod subrequest;
 pub mod tunnel;
 pub mod upload;
 
@@ -65,6 +67,7 @@ use levity_wire::http1::Method;
 use levity_wire::path;
 
 use crate::credentials::Identity;
+use crate::gateway::own_request::OwnRequest;
 use crate::gateway::response::{BeforeBody, UpstreamResponse};
 use crate::gateway::rewrite::{Asked, rewrite};
 use crate::gateway::upload::Upload;
@@ -100,6 +103,8 @@ pub struct Gateway<'a> {
     pub identity: &'a Identity,
     /// Headers besides those of the client and of the route.
     pub own_headers: &'a [OwnHeader],
+    /// The request, if it is one of the server's own.
+    pub own: Option<&'a OwnRequest<'a>>,
 }
 
 /// A response whose header has arrived.
@@ -143,7 +148,10 @@ impl Gateway<'_> {
     ) -> Result<Fetched, Failure> {
         let limited = self.body.limit(proxy.body_bytes_max);
         limited.map_err(|reject| Failure::of_client(reject.into()))?;
-        let mut upload = Upload::new(self.body.clone()).map_err(Failure::of_client)?;
+        let mut upload = match self.own {
+            Some(own) => Upload::of_own(own.body, self.body.clone()),
+            None => Upload::new(self.body.clone()).map_err(Failure::of_client)?,
+        };
         if must_buffer(proxy, &upload) {
             Box::pin(self.buffer(&mut upload, pool)).await?;
         }
@@ -167,7 +175,13 @@ impl Gateway<'_> {
         script: Option<&'a RunnableScript>,
         upload: &Upload,
     ) -> Result<UpstreamRequest<'a>, Failure> {
-        let mut outgoing = UpstreamRequest::new(request, proxy, self.client, upload.length())
+        let strip_prefix: &[u8] = match self.own {
+            // The path is as the application has given it. A script has its name below the site.
+            Some(_) if script.is_none() => b"",
+            _ => &proxy.strip_prefix,
+        };
+        let length = upload.length();
+        let mut outgoing = UpstreamRequest::new(request, proxy, self.client, length, strip_prefix)
             .map_err(|reject| Failure::of_client(reject.into()))?;
         outgoing.version = self.body.stream().version();
         outgoing.script = script.map(RunnableScript::script);
@@ -186,10 +200,14 @@ impl Gateway<'_> {
         if settings.protocol.is_cgi() {
             outgoing.server_ip = destination().map(|address| Box::new(address.ip()));
         }
-        if let Some(version) = settings.proxy_protocol {
-            let header = proxy_header::for_client(version, self.client.address(), destination());
-            outgoing.proxy_header = header.into();
-        }
+        let is_for_client = self.own.is_none_or(|own| own.waits.is_some());
+        let header = match settings.proxy_protocol {
+            Some(version) if is_for_client => {
+                proxy_header::for_client(version, self.client.address(), destination())
+            }
+            version => proxy_header::for_own_request(version),
+        };
+        outgoing.proxy_header = header.into();
         Ok(outgoing)
     }
 
@@ -207,7 +225,8 @@ impl Gateway<'_> {
         if outgoing.expects_continue {
             Box::pin(self.start_expectation(&mut outgoing)).await;
         }
-        let mut slot_request = slot_request(request, proxy);
+        let bound = self.own.and_then(|own| own.affinity);
+        let mut slot_request = slot_request(request, proxy, bound);
         let mut last = None;
         let mut left = AttemptsLeft::new(proxy.upstream.settings.retry);
         loop {
@@ -292,6 +311,10 @@ impl Gateway<'_> {
         trace: &mut UpstreamTrace,
     ) -> Result<Fetched, Box<(Failure, Upload)>> {
         let backend = lease.backend().clone();
+        if self.own.is_some() && !outgoing.request.is_idempotent() {
+            // If a kept connection ended with the request on it, it would be unknown whether the backend had acted on it.
+            lease.close_idle();
+        }
         let open = lease.open();
         if let Err(failure) = while_client_waits(self.body, Wait::Connection, open).await {
             return Err(Box::new((failure, upload)));
@@ -466,11 +489,15 @@ fn must_buffer(proxy: &Proxy, upload: &Upload) -> bool {
     !upload.is_received() && (settings.buffer_requests || needs_length)
 }
 
-fn slot_request(request: &Request, proxy: &Proxy) -> SlotRequest {
+fn slot_request(request: &Request, proxy: &Proxy, bound: Option<Affinity>) -> SlotRequest {
     let settings = &proxy.upstream.settings;
-    let affinity = settings.sticky.as_ref().map_or(Affinity::Free, |sticky| {
-        sticky::affinity(sticky, request.headers_named(sticky::header(sticky)))
-    });
+    let affinity = match (bound, &settings.sticky) {
+        (Some(bound), _) => bound,
+        (None, Some(sticky)) => {
+            sticky::affinity(sticky, request.headers_named(sticky::header(sticky)))
+        }
+        (None, None) => Affinity::Free,
+    };
     let key = match settings.balance {
         Balance::Carp => fingerprint(&request.path),
         _ => 0,

@@ -50,7 +50,18 @@ impl Upload {
     pub fn new(body: RequestBody) -> Result<Self, RequestError> {
         let mut buffer = Gathered::default();
         body.take_buffered(&mut buffer)?;
-        Ok(Self {
+        Ok(Self::begin(buffer, body))
+    }
+
+    /// The upload of `content` while `client` waits, whose own body is absent.
+    pub fn of_own(content: &[u8], client: RequestBody) -> Self {
+        let mut buffer = Gathered::default();
+        buffer.set_part(content.to_vec());
+        Self::begin(buffer, client)
+    }
+
+    fn begin(buffer: Gathered, body: RequestBody) -> Self {
+        Self {
             buffer,
             taken: 0,
             has_start: true,
@@ -58,7 +69,7 @@ impl Upload {
             spooled: None,
             read_bytes: 0,
             reading: None,
-        })
+        }
     }
 
     /// A handle to the client.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use levity_wire::http1::Method;
 
-use crate::gateway::subrequest::Origin;
 use crate::gateway::{Fetched, Gateway};
 use crate::handler::mailbox::for_mailboxes::ForMailboxes;
 use crate::handler::sendfile::{Delegated, preload};
 use crate::http::response::Response;
+use crate::message::origin::Origin;
 use crate::message::request::Request;
 use crate::upstream::proxy::Proxy;
 
@@ -45,27 +45,11 @@ impl Answered {
             return Self::ForMailboxes(Box::new(ForMailboxes::new(fetched, proxy.clone())));
         }
         if fetched.head.delegates() {
-            return Self::Delegated(Box::new(delegated(gateway, fetched, request, proxy)));
+            let origin = Origin::of(request, gateway.client);
+            let etag = gateway.service.config.server.etag;
+            let delegated = Delegated::of(fetched, proxy.clone(), origin, etag);
+            return Self::Delegated(Box::new(delegated));
         }
         Self::Response(fetched.respond(request, gateway.body).await)
     }
-}
-
-/// The delegation in a response.
-pub fn delegated(
-    gateway: &Gateway<'_>,
-    fetched: Fetched,
-    request: &Request,
-    proxy: &Arc<Proxy>,
-) -> Delegated {
-    let origin = Origin {
-        scheme: gateway.client.scheme,
-        host: request.host().to_vec(),
-    };
-    Delegated::of(
-        fetched,
-        proxy.clone(),
-        origin,
-        gateway.service.config.server.etag,
-    )
 }

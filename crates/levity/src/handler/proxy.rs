@@ -126,6 +126,7 @@ impl<'a> Handling<'a> {
             body: &self.body,
             identity: &self.identity,
             own_headers,
+            own: None,
         };
         let trace = &mut *self.disk.trace;
         match gateway.fetch(request, proxy, script.as_ref(), trace).await {

@@ -9,7 +9,8 @@ use std::task::{Context, Poll, ready};
 use crate::shares::claim::Claims;
 use crate::shares::{Held, Portion, Resource, Shortage};
 
-/// Bytes of a request body in memory, which count to the client's share of `Resource::Bodies`. Only [`RequestBody`] adds some.
+/// Bytes of a request body in memory, which count to the client's share of `Resource::Bodies`. Only [`RequestBody`] adds some. Those of
+/// the server's own requests are few, and count to no share.
 ///
 /// [`RequestBody`]: super::request_body::RequestBody
 #[derive(Default)]
@@ -94,7 +95,7 @@ impl Gathered {
         }
     }
 
-    /// Replaces the bytes by the next such part.
+    /// Replaces the bytes by the next such part, or by those of a request of the server's own.
     pub fn set_part(&mut self, bytes: Vec<u8>) {
         self.bytes = bytes;
     }

@@ -17,6 +17,7 @@ pub mod h1;
 #[cfg(feature = "http2")]
 pub mod h2;
 pub mod held;
+pub mod no_client;
 pub mod request_body;
 pub mod response;
 pub mod send;

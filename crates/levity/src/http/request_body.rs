@@ -1,6 +1,5 @@
 //! The body of a request, and the client's end of an exchange.
 
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::mem;
@@ -17,7 +16,6 @@ use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 
 use super::gathered::Gathered;
-use crate::files::missing_lookups::FailedLookups;
 use crate::message::fields::Fields;
 use crate::message::request::RequestError;
 use crate::shares::claim::{Claims, WAIT_MAX};
@@ -65,9 +63,6 @@ pub trait ClientStream {
     /// The bytes transferred for the client since the stream last yielded.
     fn turn(&self) -> &Turn;
 
-    /// The lookups of the connection that found nothing.
-    fn failed_lookups(&self) -> &Cell<FailedLookups>;
-
     /// Limits the request body to `bytes_max`.
     ///
     /// # Errors
@@ -76,12 +71,6 @@ pub trait ClientStream {
 
     /// Bytes of the body not read yet; `None` when the length is unknown.
     fn body_remaining(&self) -> Option<u64>;
-
-    /// Bytes of the body read so far, without its framing.
-    fn body_received(&self) -> u64;
-
-    /// Whether the end of the client's input was read within the body.
-    fn is_body_cut_off(&self) -> bool;
 
     /// Whether no byte of the body has been read.
     fn is_body_unread(&self) -> bool;

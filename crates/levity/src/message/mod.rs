@@ -3,4 +3,5 @@
 pub mod client;
 pub mod client_prefix;
 pub mod fields;
+pub mod origin;
 pub mod request;

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use levity_telemetry::request_id::{self, RequestId};
 use levity_wire::coded_etag::{self, Deltas, Suffixes};
 use levity_wire::encoding::{Accepted, Coding};
-use levity_wire::http1::{self, EndToEnd, Framing, Limits, Reject, RequestHead, Span, write};
+use levity_wire::http1::{
+    self, EndToEnd, Framing, Limits, Method, Reject, RequestHead, Span, write,
+};
 use levity_wire::{dictionary, path};
 
 /// A request, with the bytes that it was parsed from. The worker recycles its memory.
@@ -133,6 +135,14 @@ impl Request {
         let (scheme, token) = self.header("authorization")?.split_at_checked(7)?;
         let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer ");
         is_bearer.then(|| token.trim_ascii())
+    }
+
+    /// Whether it may be sent again when it is unknown whether it has been acted on (RFC 9110, 9.2.2).
+    pub fn is_idempotent(&self) -> bool {
+        matches!(
+            self.head.method,
+            Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete
+        )
     }
 
     /// Whether the request has a body, even one of length 0.
@@ -383,6 +393,8 @@ impl Request {
         let fields = fields.filter(is_copied);
         let mut derived = Self::build(method, target, host, fields, limits)?;
         derived.is_early = self.is_early;
+        derived.number = self.number;
+        derived.taken_id.clone_from(&self.taken_id);
         Ok(derived)
     }
 }

@@ -5,7 +5,6 @@ use std::io;
 use std::time::Duration;
 
 use levity_wire::Reject;
-use levity_wire::http1::Method;
 use rustix::io::Errno;
 
 use super::backend::Backend;
@@ -71,25 +70,23 @@ impl Failure {
         }
     }
 
-    /// Whether the request may be sent to another backend: no backend has acted on it or it is idempotent
-    /// (RFC 9110, 9.2.2), and no byte of a response has arrived.
+    /// Whether the request may be sent to another backend: no backend has acted on it or it is idempotent, and no byte of
+    /// a response has arrived.
     pub fn may_retry(&self, request: &Request) -> bool {
-        let is_idempotent = matches!(
-            request.head.method,
-            Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete
-        );
         // A slow backend may still be processing it, and the next would be slow too.
-        let may_repeat = is_idempotent && self.status != 504;
+        let may_repeat = request.is_idempotent() && self.status != 504;
         self.side == Side::Backend && !self.response_begun && (self.is_untouched || may_repeat)
     }
 
-    /// Whether names of backends may lead elsewhere by now: none has begun to process the request, or none has an address.
+    /// Whether names of backends may lead elsewhere by now: none has begun to process the request, or none has an
+    /// address.
     pub fn may_have_moved(&self) -> bool {
         self.side == Side::Backend && (self.is_untouched || self.kind == "dns_error")
     }
 
-    /// Whether the backend may be about to start: no connection could be made, or it ended before anything of the request was
-    /// sent. What a handshake of TLS or HTTP/2 refuses it would refuse again, and a time-out has taken long enough.
+    /// Whether the backend may be about to start: no connection could be made, or it ended before anything of the
+    /// request was sent. What a handshake of TLS or HTTP/2 refuses it would refuse again, and a time-out has taken long
+    /// enough.
     pub fn is_unreached(&self) -> bool {
         let unreached = [
             "connection_refused",

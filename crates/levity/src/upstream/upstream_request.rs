@@ -71,7 +71,7 @@ pub struct UpstreamRequest<'a> {
     pub whole_path: Cow<'a, [u8]>,
     /// `whole_path` without `strip_prefix`.
     pub path: Cow<'a, [u8]>,
-    /// That of the route, or empty.
+    /// The prefix that was stripped, or empty.
     pub strip_prefix: &'a [u8],
     /// The part after the `?`, as [`path::forwarded_query`] gives it.
     pub query: Option<Cow<'a, [u8]>>,
@@ -106,7 +106,7 @@ struct ForwardingHeaders {
 }
 
 impl<'a> UpstreamRequest<'a> {
-    /// Prepares `request` for `proxy`.
+    /// Prepares `request` for `proxy`, whose backends get the path without `strip_prefix`.
     ///
     /// # Errors
     /// 400 for a path that [`path::forwarded`] refuses, also in Destination; 502 for one there that the backend cannot have.
@@ -115,13 +115,14 @@ impl<'a> UpstreamRequest<'a> {
         proxy: &'a Proxy,
         client: &'a Client,
         length: Length,
+        strip_prefix: &'a [u8],
     ) -> Result<Self, Reject> {
         let settings = &proxy.upstream.settings;
         let te = || request.headers_named("te");
         let whole_path = path::forwarded(request.raw_path())?;
         Ok(Self {
-            path: without_prefix(&whole_path, &proxy.strip_prefix, &request.path),
-            destination: destination(request, proxy, client)?,
+            path: without_prefix(&whole_path, strip_prefix, &request.path),
+            destination: destination(request, proxy, client, strip_prefix)?,
             whole_path,
             query: request.query().map(path::forwarded_query),
             upgrade: request.upgrade().filter(|offer| {
@@ -135,12 +136,12 @@ impl<'a> UpstreamRequest<'a> {
             accepts_trailers: te().any(names_trailers),
             proxy_header: Box::default(),
             keep_alive: settings.keep_alive > 0,
-            forwarding: forwarding_headers(request, client, proxy),
+            forwarding: forwarding_headers(request, client, proxy, strip_prefix),
             grip_sig: proxy.mailboxes.as_ref().and_then(|set| {
                 let Secret(key) = set.of.grip_key.as_ref()?;
                 Some(grip_sig(key, SystemTime::now()))
             }),
-            strip_prefix: &proxy.strip_prefix,
+            strip_prefix,
             script: None,
             identity: &NOBODY,
             own_headers: &[],
@@ -151,14 +152,6 @@ impl<'a> UpstreamRequest<'a> {
             client,
             length,
         })
-    }
-
-    /// Passes the path with the prefix that the route strips.
-    pub fn keep_prefix(&mut self) {
-        let stripped = std::mem::take(&mut self.strip_prefix);
-        self.path = self.whole_path.clone();
-        let before = &mut self.forwarding.x_prefix;
-        before.truncate(before.len().saturating_sub(stripped.len()));
     }
 
     /// The request target: path and query.
@@ -374,7 +367,12 @@ fn names_trailers(te: &[u8]) -> bool {
 /// value that the proxy sent in only one of the two formats is copied to the other (RFC 7239, 7.4), so that
 /// it does not matter which one the application reads. Host and scheme in the element of this server are those of the
 /// client too: applications read the first of each, wherever it is, and X-Forwarded-Host and -Proto say the same.
-fn forwarding_headers(request: &Request, client: &Client, proxy: &Proxy) -> ForwardingHeaders {
+fn forwarding_headers(
+    request: &Request,
+    client: &Client,
+    proxy: &Proxy,
+    strip_prefix: &[u8],
+) -> ForwardingHeaders {
     let mut headers = ForwardingHeaders::default();
     if proxy.request_id.is_some() {
         headers.request_id = request.id().to_string();
@@ -394,7 +392,7 @@ fn forwarding_headers(request: &Request, client: &Client, proxy: &Proxy) -> Forw
         if client.peer.is_some() || headers.x_for.is_empty() {
             forwarded::push_x_forwarded_for(&mut headers.x_for, client.peer);
         }
-        headers.x_prefix = x_forwarded_prefix(request, client, &proxy.strip_prefix);
+        headers.x_prefix = x_forwarded_prefix(request, client, strip_prefix);
         headers.x_proto = true;
         headers.x_host = !host.is_empty();
     }
@@ -480,6 +478,7 @@ fn destination(
     request: &Request,
     proxy: &Proxy,
     client: &Client,
+    strip_prefix: &[u8],
 ) -> Result<Option<Box<[u8]>>, Reject> {
     let protocol = proxy.upstream.settings.protocol;
     let has_one = matches!(request.method(), b"MOVE" | b"COPY") && !protocol.is_cgi();
@@ -491,10 +490,10 @@ fn destination(
     path::decode_keeping_slashes(path, &mut decoded)?;
     decoded.insert(0, b'/');
     let whole = path::forwarded(path)?;
-    if path::beneath(&decoded, &proxy.strip_prefix).is_none() {
+    if path::beneath(&decoded, strip_prefix).is_none() {
         return Err(OUTSIDE);
     }
-    let path = without_prefix(&whole, &proxy.strip_prefix, &decoded);
+    let path = without_prefix(&whole, strip_prefix, &decoded);
     let scheme = match protocol {
         Protocol::Ajp13 => client.scheme,
         _ => proxy.upstream.scheme(),

@@ -1,21 +1,21 @@
 //! The gate that asks an application whether a request may pass, as `auth_request` of nginx and `forward_auth` of Caddy do.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use levity_telemetry::stats::GateKind;
 use levity_telemetry::step::Step;
-use levity_telemetry::trace::Trace;
 use levity_wire::path;
 
-use super::super::answered::delegated;
 use super::super::chain::{Asked, Decision, Gate, Waiting, Waits};
 use super::super::{Handling, Outcome};
-use crate::gateway::{Gateway, reported};
+use crate::gateway::own_request::OwnRequest;
+use crate::gateway::reported;
+use crate::handler::sendfile::Delegated;
 use crate::http::error::error;
 use crate::http::response::{Body, Response};
 use crate::message::client::Client;
 use crate::message::fields::{self, Fields};
+use crate::message::origin::Origin;
 use crate::message::request::Request;
 use crate::resolve::servable::MovedScript;
 use crate::upstream::proxy::Proxy;
@@ -105,23 +105,23 @@ impl<'a> Handling<'a> {
         let (Ok(asked), Some(own_headers)) = (asked, own_headers) else {
             return error(400, "the request cannot be passed on");
         };
-        let gateway = Gateway {
-            worker: self.worker,
-            service: self.service,
-            client: self.client,
-            body: &self.body.withheld(),
+        let question = OwnRequest {
             identity: &self.identity,
-            own_headers: &own_headers,
+            waits: Some(&self.body),
+            headers: &own_headers,
+            ..OwnRequest::new(&asked, &gate.proxy, self.client)
         };
-        // The trace of the request is about the application that answers it.
-        let mut trace = Box::new(Trace::new(Instant::now(), None));
-        let proxy = &gate.proxy;
-        match gateway.fetch(&asked, proxy, None, &mut trace).await {
+        match question.fetch(self.worker, self.service).await {
             Ok(fetched) if fetched.head.delegates() => {
-                let reason = "the response to a question of `forward_auth` is delegated";
-                delegated(&gateway, fetched, &asked, proxy).refuse(502, reason)
+                let origin = Origin::of(&asked, self.client);
+                let etag = self.service.config.server.etag;
+                let delegated = Delegated::of(fetched, gate.proxy.clone(), origin, etag);
+                delegated.refuse(
+                    502,
+                    "the response to a question of `forward_auth` is delegated",
+                )
             }
-            Ok(fetched) => fetched.respond(&asked, gateway.body).await,
+            Ok(fetched) => fetched.respond(&asked, &self.body).await,
             Err(failure) => reported::response(&failure),
         }
     }

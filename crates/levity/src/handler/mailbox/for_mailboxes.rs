@@ -14,10 +14,10 @@ use levity_telemetry::trace::Trace;
 
 use crate::gateway::Fetched;
 use crate::gateway::response::UpstreamResponse;
-use crate::gateway::subrequest::Origin;
 use crate::handler::sendfile::Delegated;
 use crate::http::error::error;
 use crate::http::response::{BodyStream as _, Piece, PieceLimits, Response};
+use crate::message::origin::Origin;
 use crate::upstream::backend::Backend;
 use crate::upstream::codec::head::Head;
 use crate::upstream::proxy::Proxy;

@@ -318,24 +318,12 @@ impl ClientStream for Conn {
         &self.turn
     }
 
-    fn failed_lookups(&self) -> &Cell<FailedLookups> {
-        &self.failed_lookups
-    }
-
     fn limit_body(&self, bytes_max: u64) -> Result<(), Reject> {
         self.incoming.borrow_mut().limit(bytes_max)
     }
 
     fn body_remaining(&self) -> Option<u64> {
         self.incoming.borrow().remaining()
-    }
-
-    fn body_received(&self) -> u64 {
-        self.incoming.borrow().bytes()
-    }
-
-    fn is_body_cut_off(&self) -> bool {
-        self.incoming.borrow().is_cut_off()
     }
 
     fn is_body_unread(&self) -> bool {
@@ -498,6 +486,18 @@ impl ResponseSink for Conn {
 
     fn core(&self) -> &Rc<LoopCore> {
         &self.core
+    }
+
+    fn failed_lookups(&self) -> &Cell<FailedLookups> {
+        &self.failed_lookups
+    }
+
+    fn body_received(&self) -> u64 {
+        self.incoming.borrow().bytes()
+    }
+
+    fn is_body_cut_off(&self) -> bool {
+        self.incoming.borrow().is_cut_off()
     }
 
     fn header(&self, head: &Head<'_>) -> Header {

@@ -67,6 +67,7 @@ pub mod parked;
 mod stream;
 mod throttle;
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
@@ -94,6 +95,7 @@ use super::response::{Body, PartError, PartSource, Response, StreamError, Upgrad
 use crate::files::cache::EntryRef;
 use crate::files::disk_client::DiskClient;
 use crate::files::entry::{Bytes, PAGES_BYTES_MIN};
+use crate::files::missing_lookups::FailedLookups;
 use crate::loop_core::LoopCore;
 use crate::message::fields::Fields;
 use crate::message::request::Request;
@@ -111,6 +113,15 @@ pub trait ResponseSink: ClientStream {
 
     /// The core of the loop that serves the stream.
     fn core(&self) -> &Rc<LoopCore>;
+
+    /// The lookups of the connection that found nothing.
+    fn failed_lookups(&self) -> &Cell<FailedLookups>;
+
+    /// Bytes of the request body read so far, without its framing.
+    fn body_received(&self) -> u64;
+
+    /// Whether the end of the client's input was read within the request body.
+    fn is_body_cut_off(&self) -> bool;
 
     /// Encodes a header section. Sends nothing, so that an error may still replace the response.
     fn header(&self, head: &Head<'_>) -> Self::Header;

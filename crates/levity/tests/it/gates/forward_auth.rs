@@ -115,6 +115,17 @@ fn assert_fields(request: &Request, expected: &[(&str, Option<&str>)]) {
 }
 
 #[test]
+fn both_applications_get_the_id_of_the_request() {
+    let (portal, app) = (portal(), app());
+    let keys = "proxy = \"app\"\n[server]\nrequest_id = \"X-Request-Id\"\n";
+    let server = started(portal.address(), app.address(), keys);
+    assert_eq!(server.get_with("/", &[IN]).text(), "app");
+    let [asked, passed] = [portal.request(), app.request()];
+    assert!(asked.field("x-request-id").is_some());
+    assert_eq!(asked.field("x-request-id"), passed.field("x-request-id"));
+}
+
+#[test]
 fn any_other_response_is_that_to_the_client() {
     let (portal, app, tree) = (portal(), app(), Tree::new());
     tree.file("a.txt", "content");

@@ -310,6 +310,27 @@ fn of_a_backend_that_is_down() {
     assert_eq!(told.matches("no receipt").count(), 1, "{told}");
 }
 
+/// The one that is down cannot have acted on it.
+#[test]
+fn in_place_of_a_backend_that_is_down() {
+    let tree = Tree::new();
+    let file = format!("X-Sendfile: {}", tree.file("file", "content").display());
+    let app = App::http();
+    let keys = roots("sendfile_roots", tree.path());
+    let tables = format!(
+        "[[upstream]]\nname = \"app\"\nto = [\"unix:{{own}}/absent\", \"{}\"]\nbalance = \"carp\"\n\
+         fail_after = 1000\n{keys}",
+        app.backend.address()
+    );
+    let server = launch(&tables, "").start();
+    // For about half of these paths it comes first.
+    for count in 1..=8 {
+        let receipt = format!("X-Sendfile-Receipt: /receipts/{count}");
+        ask(&mut server.client(), &[&file, &receipt]).assert_status(200);
+        assert_tells(&next(&app, count), "complete", 200, 7);
+    }
+}
+
 /// The header that marks a receipt does not pass from clients, in any spelling.
 #[test]
 fn that_clients_cannot_send() {

@@ -1,6 +1,5 @@
 //! A stream as the source of a request body.
 
-use std::cell::Cell;
 use std::future::{self, Future};
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +14,6 @@ use levity_wire::http1::{Reject, Trailers};
 use super::super::credit::Credit;
 use super::super::head;
 use super::Stream;
-use crate::files::missing_lookups::FailedLookups;
 use crate::http::gathered::Gathered;
 use crate::http::request_body::{ClientStream, PART_BYTES_MAX};
 use crate::message::fields::Fields;
@@ -61,24 +59,12 @@ impl ClientStream for Stream {
         &self.turn
     }
 
-    fn failed_lookups(&self) -> &Cell<FailedLookups> {
-        self.conn.failed_lookups()
-    }
-
     fn limit_body(&self, bytes_max: u64) -> Result<(), Reject> {
         self.with_body(|body| body.limit(bytes_max))
     }
 
     fn body_remaining(&self) -> Option<u64> {
         self.with_body(|body| body.remaining())
-    }
-
-    fn body_received(&self) -> u64 {
-        self.with_body(|body| body.bytes())
-    }
-
-    fn is_body_cut_off(&self) -> bool {
-        self.with_body(|body| body.is_cut_off())
     }
 
     fn is_body_unread(&self) -> bool {

@@ -1,5 +1,6 @@
 //! A stream as the sink of a response.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::num::NonZeroU64;
@@ -14,6 +15,7 @@ use levity_wire::http2::{self, ErrorCode, FieldBlock};
 use super::super::conn::PIECE_BYTES_MAX;
 use super::super::head;
 use super::Stream;
+use crate::files::missing_lookups::FailedLookups;
 use crate::http::request_body::ClientStream;
 use crate::http::send::{Framing, Head, Progress, ResponseSink};
 use crate::loop_core::LoopCore;
@@ -97,6 +99,18 @@ impl ResponseSink for Stream {
 
     fn core(&self) -> &Rc<LoopCore> {
         self.conn.core()
+    }
+
+    fn failed_lookups(&self) -> &Cell<FailedLookups> {
+        self.conn.failed_lookups()
+    }
+
+    fn body_received(&self) -> u64 {
+        self.with_body(|body| body.bytes())
+    }
+
+    fn is_body_cut_off(&self) -> bool {
+        self.with_body(|body| body.is_cut_off())
     }
 
     fn header(&self, head: &Head<'_>) -> Header {
