@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
@@ -13,7 +14,9 @@ use sha2::{Digest, Sha256};
 use crate::clients::{chromium, url};
 use crate::compress::clients::send_page;
 use crate::support::scripted::Scripted;
-use crate::support::{Answer, Launch, Server, Tree, age, per_engine, wait_until, wait_within};
+use crate::support::{
+    Answer, Client, Launch, Server, Tree, age, per_engine, wait_until, wait_within,
+};
 
 /// How long idle work may take while other tests use all processors.
 const IDLE_WAIT_MAX: Duration = Duration::from_secs(120);
@@ -85,8 +88,7 @@ fn available(content: &str) -> String {
 }
 
 /// Requests the file until it may be used as a dictionary, as a browser does that has none.
-fn wait_for_dictionary(server: &Server) -> Answer {
-    let mut client = server.client();
+fn wait_for_dictionary(mut client: Client) -> Answer {
     let mut last = None;
     wait_within(IDLE_WAIT_MAX, "the file is a dictionary", || {
         let response = client.get("/app.js");
@@ -98,8 +100,7 @@ fn wait_for_dictionary(server: &Server) -> Answer {
 }
 
 /// Requests the file with a dictionary until the delta is sent.
-fn wait_for_delta(server: &Server, coding: &str, dictionary: &str) -> Answer {
-    let mut client = server.client();
+fn wait_for_delta(mut client: Client, coding: &str, dictionary: &str) -> Answer {
     let available = available(dictionary);
     let headers = [
         ("Accept-Encoding", coding),
@@ -147,11 +148,11 @@ per_engine! {
         for (coding, _) in CODINGS {
             let site = Site::new("");
             let server = site.launch(engine);
-            let first = wait_for_dictionary(&server);
+            let first = wait_for_dictionary(server.client());
             assert_eq!(first.text(), script(1));
             assert_eq!(first.field("use-as-dictionary"), "match=\"app.js\"");
             site.change(2);
-            let second = wait_for_delta(&server, coding, &script(1));
+            let second = wait_for_delta(server.client(), coding, &script(1));
             assert_eq!(decoded(coding, &second.body, &script(1)), script(2));
             assert!(second.body.len() < 200, "{} bytes", second.body.len());
             assert_eq!(second.length(), Some(second.body.len()));
@@ -169,9 +170,9 @@ fn conditions_and_ranges_are_of_the_file() {
     let (coding, _) = CODINGS[0];
     let site = Site::new("");
     let server = site.launch("auto");
-    wait_for_dictionary(&server);
+    wait_for_dictionary(server.client());
     site.change(2);
-    let second = wait_for_delta(&server, coding, &script(1));
+    let second = wait_for_delta(server.client(), coding, &script(1));
     let etag = second.field("etag");
     assert!(etag.starts_with("W/") && etag.contains("~dcz."), "{etag}");
     let mut client = server.client();
@@ -221,11 +222,11 @@ fn deltas_survive_a_restart() {
     let (coding, _) = CODINGS[1];
     let site = Site::new("");
     let server = site.launch("auto");
-    wait_for_dictionary(&server);
+    wait_for_dictionary(server.client());
     drop(server);
     site.change(2);
     let server = site.launch("auto");
-    wait_for_delta(&server, coding, &script(1));
+    wait_for_delta(server.client(), coding, &script(1));
     drop(server);
     let server = site.launch("auto");
     let available = available(&script(1));
@@ -241,9 +242,9 @@ fn deltas_survive_a_restart() {
 fn others_get_the_whole_file() {
     let site = Site::new("compress_codings = [\"zstd\"]\n");
     let server = site.launch("auto");
-    wait_for_dictionary(&server);
+    wait_for_dictionary(server.client());
     site.change(2);
-    wait_for_delta(&server, "dcz", &script(1));
+    wait_for_delta(server.client(), "dcz", &script(1));
     let mut client = server.client();
     let own = available(&script(1));
     let other = available("something else");
@@ -276,7 +277,7 @@ fn a_damaged_dictionary_is_not_used() {
     let (coding, _) = CODINGS[0];
     let site = Site::new("");
     let server = site.launch("auto");
-    wait_for_dictionary(&server);
+    wait_for_dictionary(server.client());
     let is_dictionary = |path: &Path| path.extension().is_some_and(|end| end == "dict");
     let names = || fs::read_dir(site.store.path()).expect("the folder");
     let paths = || names().map(|entry| entry.expect("an entry").path());
@@ -311,7 +312,7 @@ fn each_path_has_its_own_dictionaries() {
     let other = site.tree.file("other.js", script(3));
     age(&other, Duration::from_secs(100));
     let server = site.launch("auto");
-    wait_for_dictionary(&server);
+    wait_for_dictionary(server.client());
     let available = available(&script(1));
     let headers = [
         ("Accept-Encoding", coding),
@@ -323,7 +324,7 @@ fn each_path_has_its_own_dictionaries() {
     }
     // Made after the other would have been.
     site.change(2);
-    wait_for_delta(&server, coding, &script(1));
+    wait_for_delta(server.client(), coding, &script(1));
     let response = client.get_with("/other.js", &headers);
     assert_ne!(response.header("content-encoding"), Some(coding));
 }
@@ -337,9 +338,12 @@ fn chromium_decodes_deltas() {
              headers = {{ set = {{ Cache-Control = \"max-age=600\" }} }}\n\
              [[site.route]]\npath = \"/*\"\nproxy = \"app\"\n"
         ));
-        let backend = changing(&site);
+        let backend = changing(&site, coding);
+        // Its answer to `/end` comes last, and meanwhile no connection to it is idle for too long.
+        let patience = IDLE_WAIT_MAX.as_secs();
         site.tables = format!(
-            "[[upstream]]\nname = \"app\"\nto = [\"{}\"]\n",
+            "[[upstream]]\nname = \"app\"\nto = [\"{}\"]\nkeep_alive = 0\n\
+             first_byte_timeout = \"{patience}s\"\n",
             backend.address()
         );
         let server = site.launch("auto");
@@ -348,8 +352,10 @@ fn chromium_decodes_deltas() {
     }
 }
 
-/// A backend with the page that loads the file, which changes the file when the page asks for that.
-fn changing(site: &Site) -> Scripted {
+/// A backend with the page that loads the file. When the page asks for that, it changes the file, and waits for the delta from the
+/// version before: a browser that got the new version as it is would take that for its dictionary.
+fn changing(site: &Site, coding: &'static str) -> Scripted {
+    let version = AtomicUsize::new(1);
     let folder = site.tree.path().to_owned();
     let (reported, end) = mpsc::channel();
     let end = Mutex::new(end);
@@ -358,8 +364,12 @@ fn changing(site: &Site) -> Scripted {
             match &*request.target {
                 "/" => send_page(conn, "dictionary.html"),
                 "/change" => {
-                    replace(&folder, 2);
-                    conn.answer("200 OK", script(2));
+                    let server = || Client::to(request.field("host").expect("Host"));
+                    wait_for_dictionary(server());
+                    let before = version.fetch_add(1, Ordering::Relaxed);
+                    replace(&folder, before + 1);
+                    wait_for_delta(server(), coding, &script(before));
+                    conn.answer("200 OK", script(before + 1));
                 }
                 "/reported" => {
                     conn.answer("200 OK", "");
