@@ -2,12 +2,9 @@
 
 use std::fmt;
 
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::{Decompress, FlushDecompress, Status};
 use levity_wire::encoding::Coding;
-use mbrotli::{
-    DecodeFailure, DecodeOperation, DecodeStreamConfig, DecoderConfig, DecoderSessionOwned,
-    DecoderStatus, Decompressor, WindowLimit,
-};
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, Operation};
 
 use crate::http::filter::FilterError;
@@ -49,9 +46,11 @@ pub struct Decoder {
 
 enum State {
     Gzip(Decompress),
-    Brotli(Box<DecoderSessionOwned>),
+    Brotli(Box<BrotliDecoder>),
     Zstd(ZstdDecoder<'static>),
 }
+
+type BrotliDecoder = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
 
 /// The progress of one step.
 struct Step {
@@ -155,9 +154,7 @@ impl State {
                 }
                 gzip_step(inflate, input, output).map_err(|error| error.to_string())
             }
-            Self::Brotli(session) => {
-                brotli_step(session, input, output).map_err(|failure| failure.to_string())
-            }
+            Self::Brotli(decoder) => brotli_step(decoder, input, output),
             Self::Zstd(decoder) => match decoder.run_on_buffers(input, output) {
                 Ok(status) => Ok(Step {
                     read: status.bytes_read,
@@ -200,26 +197,37 @@ fn gzip_step(
     })
 }
 
-fn brotli() -> DecoderSessionOwned {
-    let limit = WindowLimit::standard(BROTLI_WINDOW_BITS_MAX).expect("br has such a window");
-    // Without the limit, the library takes windows of RFC 9841 too, which are no part of the content coding.
-    let config = DecoderConfig::new().with_window_limit(limit);
-    let decoder = Decompressor::new(config).expect("the limit is valid");
-    let session = decoder.into_session(DecodeStreamConfig::default());
-    session.expect("the decoder is new")
+fn brotli() -> BrotliDecoder {
+    let alloc = StandardAlloc::default;
+    // Other decoders take windows of RFC 9841 too, which are no part of the content coding.
+    BrotliState::new_strict(alloc(), alloc(), alloc())
 }
 
 fn brotli_step(
-    session: &mut DecoderSessionOwned,
+    decoder: &mut BrotliDecoder,
     input: &[u8],
     output: &mut [u8],
-) -> Result<Step, DecodeFailure> {
-    let progress = session.process(input, output, DecodeOperation::Process)?;
-    Ok(Step {
-        read: progress.consumed,
-        written: progress.produced,
-        may_end: progress.status == DecoderStatus::Finished,
-    })
+) -> Result<Step, String> {
+    let (mut unread, mut read) = (input.len(), 0);
+    let (mut free, mut written) = (output.len(), 0);
+    let result = BrotliDecompressStream(
+        &mut unread,
+        &mut read,
+        input,
+        &mut free,
+        &mut written,
+        output,
+        &mut 0,
+        decoder,
+    );
+    match result {
+        BrotliResult::ResultFailure => Err(format!("{:?}", decoder.error_code)),
+        result => Ok(Step {
+            read,
+            written,
+            may_end: matches!(result, BrotliResult::ResultSuccess),
+        }),
+    }
 }
 
 impl fmt::Debug for State {

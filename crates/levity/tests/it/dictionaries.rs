@@ -1,14 +1,14 @@
 //! The delta of a file from the version that the client has (RFC 9842).
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use mbrotli::dictionary::DictionaryBuilder;
-use mbrotli::{DecoderConfig, Decompressor};
+use brotli_decompressor::{Allocator, Decompressor, SliceWrapperMut, StandardAlloc};
 use sha2::{Digest, Sha256};
 
 use crate::clients::{chromium, url};
@@ -132,12 +132,14 @@ fn decoded(coding: &str, body: &[u8], dictionary: &str) -> String {
             decoder.decompress(body, 1 << 20).expect("dcz")
         }
         _ => {
-            let dictionary = DictionaryBuilder::new().add_prefix(dictionary.as_bytes());
-            let dictionary = dictionary.build().expect("memory");
-            let mut decoder = Decompressor::new(DecoderConfig::new()).expect("valid settings");
-            decoder
-                .decompress_with_dictionary(&dictionary, body)
-                .expect("dcb")
+            let mut alloc = StandardAlloc::default();
+            let mut prefix =
+                <StandardAlloc as Allocator<u8>>::alloc_cell(&mut alloc, dictionary.len());
+            prefix.slice_mut().copy_from_slice(dictionary.as_bytes());
+            let (mut decoder, mut content) = (Decompressor::new(body, body.len()), Vec::new());
+            assert!(decoder.attach_dictionary(prefix));
+            decoder.read_to_end(&mut content).expect("dcb");
+            content
         }
     };
     String::from_utf8(content).expect("text")

@@ -5,12 +5,8 @@ use std::fmt;
 use std::io;
 
 use flate2::{Compress, Compression, FlushCompress, Status};
+use levity_brotli::Operation;
 use levity_wire::encoding::Coding;
-use mbrotli::dictionary::DictionaryBuilder;
-use mbrotli::{
-    BlockBits, Compressor, EncoderConfig, EncoderSessionOwned, EncoderStatus, InputSize, Operation,
-    Quality, Window,
-};
 use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd::zstd_safe::{
     CCtx, CParameter, InBuffer, OutBuffer, ResetDirective, compress_bound, get_error_name,
@@ -81,16 +77,16 @@ impl Settings {
         let kib = match (self.coding, self.level) {
             (Coding::Gzip, _) => 416,
             (Coding::Zstd | Coding::Dcz, _) if self.ample => 92 * 1024,
-            (Coding::Brotli | Coding::Dcb, _) if self.ample => 116 * 1024,
+            (Coding::Brotli | Coding::Dcb, _) if self.ample => 96 * 1024,
             (Coding::Zstd | Coding::Dcz, ..=2) => 320,
             (Coding::Zstd | Coding::Dcz, 3) => 1216,
             (Coding::Zstd | Coding::Dcz, _) => 2816,
-            (Coding::Brotli | Coding::Dcb, 0) => 576,
-            (Coding::Brotli | Coding::Dcb, 1) => 1600,
+            (Coding::Brotli | Coding::Dcb, 0) => 320,
+            (Coding::Brotli | Coding::Dcb, 1) => 832,
             (Coding::Brotli | Coding::Dcb, ..=4) => 2688,
             (Coding::Brotli | Coding::Dcb, ..=8) => 2048,
             (Coding::Brotli | Coding::Dcb, 9) => 2816,
-            (Coding::Brotli | Coding::Dcb, _) => 12 * 1024,
+            (Coding::Brotli | Coding::Dcb, _) => 8 * 1024,
         };
         kib * 1024
     }
@@ -111,7 +107,7 @@ impl Settings {
             (Coding::Brotli | Coding::Dcb, ..=4) => 12,
             (Coding::Brotli | Coding::Dcb, ..=6) => 28,
             (Coding::Brotli | Coding::Dcb, ..=9) => 50,
-            (Coding::Brotli | Coding::Dcb, _) => 900,
+            (Coding::Brotli | Coding::Dcb, _) => 1400,
         }
     }
 }
@@ -127,7 +123,7 @@ enum State {
     /// RFC 8878.
     Zstd(CCtx<'static>),
     /// RFC 7932.
-    Brotli(Box<EncoderSessionOwned>),
+    Brotli(levity_brotli::Encoder),
     /// RFC 1952.
     Gzip(Compress),
 }
@@ -142,9 +138,9 @@ impl fmt::Debug for State {
     }
 }
 
-/// The maximum number of finished encoders that a thread keeps: to allocate one takes a quarter of the time in which
-/// zstd compresses 37 KB.
-const FINISHED_MAX: usize = 3;
+/// The maximum number of finished encoders that a thread keeps, one per coding that can use it again: to allocate one
+/// takes a quarter of the time in which zstd compresses 37 KB.
+const FINISHED_MAX: usize = 2;
 
 /// The maximum of memory in bytes of an encoder that is kept.
 const FINISHED_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -161,7 +157,7 @@ impl Encoder {
     /// When the library refuses the settings.
     pub fn new(settings: Settings) -> io::Result<Self> {
         match Self::finished(settings) {
-            Some(encoder) => encoder.restarted(settings),
+            Some(encoder) => encoder.announcing(settings),
             None => Self::with_dictionary(settings, Vec::new()),
         }
     }
@@ -174,7 +170,7 @@ impl Encoder {
     pub fn with_dictionary(settings: Settings, dictionary: Vec<u8>) -> io::Result<Self> {
         let state = match settings.coding {
             Coding::Zstd | Coding::Dcz => State::Zstd(zstd(settings, &dictionary)?),
-            Coding::Brotli | Coding::Dcb => State::Brotli(Box::new(brotli(settings, dictionary)?)),
+            Coding::Brotli | Coding::Dcb => State::Brotli(brotli(settings, dictionary)?),
             Coding::Gzip => {
                 let level = Compression::new(u32::from(settings.level));
                 State::Gzip(Compress::new_gzip(level, GZIP_WINDOW_LOG))
@@ -198,27 +194,20 @@ impl Encoder {
         })
     }
 
-    fn restarted(self, settings: Settings) -> io::Result<Self> {
-        let mut state = self.state;
-        match &mut state {
-            State::Zstd(context) => {
-                context.reset(ResetDirective::SessionOnly).map_err(error)?;
-                let length = settings.length;
-                context.set_pledged_src_size(length).map_err(error)?;
-            }
-            State::Brotli(session) => {
-                let restarted = session.reinit(InputSize::Unknown.into());
-                restarted.map_err(io::Error::other)?;
-            }
-            State::Gzip(compress) => compress.reset(),
+    /// The encoder for content of the length of `settings`.
+    fn announcing(mut self, settings: Settings) -> io::Result<Self> {
+        self.settings = settings;
+        if let State::Zstd(context) = &mut self.state {
+            let length = settings.length;
+            context.set_pledged_src_size(length).map_err(error)?;
         }
-        Ok(Self { settings, state })
+        Ok(self)
     }
 
-    /// Keeps the encoder for the next content, if it is not too large.
-    fn keep(self) {
+    /// Keeps the encoder for the next content, if it is not too large and the library can use it again.
+    fn keep(mut self) {
         let settings = self.settings;
-        if settings.ample || settings.memory_bytes() > FINISHED_BYTES_MAX {
+        if settings.ample || settings.memory_bytes() > FINISHED_BYTES_MAX || !self.reset() {
             return;
         }
         FINISHED.with_borrow_mut(|finished| {
@@ -227,6 +216,18 @@ impl Encoder {
             }
             finished.push(self);
         });
+    }
+
+    /// Returns to the start of the content. Returns false if the library cannot.
+    fn reset(&mut self) -> bool {
+        match &mut self.state {
+            State::Zstd(context) => context.reset(ResetDirective::SessionOnly).is_ok(),
+            State::Brotli(_) => false,
+            State::Gzip(compress) => {
+                compress.reset();
+                true
+            }
+        }
     }
 
     /// Consumes `input`, and appends what is ready to `out`.
@@ -242,7 +243,7 @@ impl Encoder {
                 }
                 Ok(())
             }
-            State::Brotli(session) => process(session, input, out, Operation::Process),
+            State::Brotli(encoder) => encoder.append(input, Operation::Process, out),
             State::Gzip(compress) => deflate(compress, input, out, FlushCompress::None),
         }
     }
@@ -254,7 +255,7 @@ impl Encoder {
     pub fn flush(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         match &mut self.state {
             State::Zstd(context) => drain(context, &[], out, ZSTD_EndDirective::ZSTD_e_flush),
-            State::Brotli(session) => process(session, &[], out, Operation::Flush),
+            State::Brotli(encoder) => encoder.append(&[], Operation::Flush, out),
             State::Gzip(compress) => deflate(compress, &[], out, FlushCompress::Sync),
         }
     }
@@ -270,7 +271,7 @@ impl Encoder {
                 out.reserve(compress_bound(input.len()));
                 drain(context, input, out, ZSTD_EndDirective::ZSTD_e_end)?;
             }
-            State::Brotli(session) => process(session, input, out, Operation::Finish)?,
+            State::Brotli(encoder) => encoder.append(input, Operation::Finish, out)?,
             State::Gzip(compress) => deflate(compress, input, out, FlushCompress::Finish)?,
         }
         self.keep();
@@ -278,32 +279,18 @@ impl Encoder {
     }
 }
 
-fn brotli(settings: Settings, dictionary: Vec<u8>) -> io::Result<EncoderSessionOwned> {
-    let quality = Quality::try_from(settings.level).map_err(io::Error::other)?;
-    let window = Window::standard(brotli_window_log(settings)).map_err(io::Error::other)?;
-    let mut config = EncoderConfig::new()
-        .with_quality(quality)
-        .with_window(window);
-    let mut size = InputSize::Unknown;
-    match settings.length {
-        // It selects tables, and from 1 MiB on large ones. The library compresses a body of another length all the same.
-        Some(length) if settings.ample => size = InputSize::Exact(length),
-        None if settings.ample => {}
-        _ => {
-            let block = BlockBits::try_from(BROTLI_BLOCK_LOG).map_err(io::Error::other)?;
-            config = config.with_block_size(block.into());
-        }
-    }
-    let compressor = Compressor::new(config).map_err(io::Error::other)?;
-    let session = match dictionary.is_empty() {
-        true => compressor.into_session(size.into()),
-        false => {
-            let dictionary = DictionaryBuilder::new().add_prefix(dictionary).build();
-            let dictionary = dictionary.map_err(io::Error::other)?;
-            compressor.into_session_with_dictionary(dictionary, size.into())
-        }
+fn brotli(settings: Settings, dictionary: Vec<u8>) -> io::Result<levity_brotli::Encoder> {
+    let br = levity_brotli::Settings {
+        level: settings.level,
+        window_log: brotli_window_log(settings),
+        block_log: (!settings.ample).then_some(BROTLI_BLOCK_LOG),
+        // From 1 MiB on it selects large tables.
+        length: settings.length.filter(|_| settings.ample),
     };
-    session.map_err(io::Error::other)
+    match dictionary.is_empty() {
+        true => levity_brotli::Encoder::new(br),
+        false => levity_brotli::Encoder::with_dictionary(br, dictionary),
+    }
 }
 
 fn brotli_window_log(settings: Settings) -> u8 {
@@ -323,26 +310,6 @@ fn brotli_window_log(settings: Settings) -> u8 {
             _ => 18,
         },
     }
-}
-
-/// Consumes `input`, and repeats `operation` until the library has nothing left to append.
-fn process(
-    session: &mut EncoderSessionOwned,
-    mut input: &[u8],
-    out: &mut Vec<u8>,
-    operation: Operation,
-) -> io::Result<()> {
-    let mut is_complete = false;
-    while !is_complete {
-        let start = out.len();
-        out.resize(start + OUTPUT_BYTES, 0);
-        let step = session.process(input, &mut out[start..], operation);
-        out.truncate(start + step.as_ref().map_or(0, |step| step.produced));
-        let step = step.map_err(io::Error::other)?;
-        input = &input[step.consumed..];
-        is_complete = step.status != EncoderStatus::NeedsOutput;
-    }
-    Ok(())
 }
 
 /// Consumes `input`, and repeats `flush` until the library has nothing left to append.
@@ -484,6 +451,15 @@ mod tests {
         })
     }
 
+    /// What the library says it uses.
+    fn used_bytes(encoder: &Encoder) -> usize {
+        match &encoder.state {
+            State::Zstd(context) => context.sizeof(),
+            State::Brotli(encoder) => encoder.memory_bytes_max(),
+            State::Gzip(_) => 0,
+        }
+    }
+
     #[test]
     fn every_level_decodes_to_the_same_bytes() {
         let text = text(100_000);
@@ -578,17 +554,18 @@ mod tests {
                 encoder.finish(&content, &mut out).expect("no defect");
                 assert!(decoded(coding, &out) == content, "{coding:?} {round}");
             }
-            assert_eq!(FINISHED.with_borrow(Vec::len), Coding::ALL.len());
+            assert_eq!(FINISHED.with_borrow(Vec::len), FINISHED_MAX);
         }
+        FINISHED.take();
         let large = Settings {
-            coding: Coding::Brotli,
-            level: 11,
+            coding: Coding::Zstd,
+            level: 3,
             length: None,
-            ample: false,
+            ample: true,
         };
         let encoder = Encoder::new(large).expect("valid settings");
         encoder.finish(b"text", &mut Vec::new()).expect("no defect");
-        assert_eq!(FINISHED.with_borrow(Vec::len), Coding::ALL.len());
+        assert_eq!(FINISHED.with_borrow(Vec::len), 0);
     }
 
     #[test]
@@ -613,25 +590,28 @@ mod tests {
         }
     }
 
-    /// zstd can tell its memory. What it keeps of a long content is what it allocates for an unknown length.
+    /// The library of gzip cannot tell its memory. What zstd keeps of a long content is what it allocates for an unknown
+    /// length.
     #[test]
-    fn the_memory_of_zstd_is_within_its_bound() {
-        let text = text(1 << 20);
-        let every = (1..=levels(Coding::Zstd).1).flat_map(|level| [(level, false), (level, true)]);
-        for (level, ample) in every {
-            let settings = Settings {
-                coding: Coding::Zstd,
-                level,
-                length: None,
-                ample,
-            };
-            let mut encoder = Encoder::new(settings).expect("valid settings");
-            encoder.push(&text, &mut Vec::new()).expect("no defect");
-            let State::Zstd(context) = &encoder.state else {
-                unreachable!("it is asked for zstd")
-            };
-            let (bytes, bound) = (context.sizeof(), settings.memory_bytes());
-            assert!(bytes <= bound, "{settings:?} has {bytes} of {bound} bytes");
+    fn memory_is_within_its_bound() {
+        let text = text(5 << 20);
+        for (coding, level) in every_level().filter(|(coding, _)| *coding != Coding::Gzip) {
+            for (length, ample) in [(None, false), (None, true), (Some(5 << 20), true)] {
+                let settings = Settings {
+                    coding,
+                    level,
+                    length,
+                    ample,
+                };
+                let mut encoder = Encoder::new(settings).expect("valid settings");
+                let mut bytes = 0;
+                for piece in text.chunks(1 << 16) {
+                    encoder.push(piece, &mut Vec::new()).expect("no defect");
+                    bytes = bytes.max(used_bytes(&encoder));
+                }
+                let bound = settings.memory_bytes();
+                assert!(bytes <= bound, "{settings:?} has {bytes} of {bound} bytes");
+            }
         }
     }
 

@@ -2,7 +2,7 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use mbrotli::{Compressor, EncoderConfig, StreamConfig};
+use levity_brotli::{Encoder, Operation, Settings};
 
 use super::*;
 
@@ -15,13 +15,23 @@ fn encoded(coding: Coding, content: &[u8]) -> Vec<u8> {
             encoder.finish().expect("memory");
         }
         Coding::Brotli => {
-            let mut encoder = Compressor::new(EncoderConfig::new()).expect("a level");
-            out = encoder.compress(content).expect("memory");
+            let ended = br().append(content, Operation::Finish, &mut out);
+            ended.expect("memory");
         }
         Coding::Zstd => out = zstd::encode_all(content, 3).expect("memory"),
         Coding::Dcz | Coding::Dcb => unreachable!("not one of all"),
     }
     out
+}
+
+fn br() -> Encoder {
+    let settings = Settings {
+        level: 5,
+        window_log: 22,
+        block_log: None,
+        length: None,
+    };
+    Encoder::new(settings).expect("memory")
 }
 
 /// Bytes that are small when encoded, but not by much.
@@ -118,12 +128,9 @@ fn what_is_flushed_is_decoded_at_once() {
                 encoder.get_ref().len()
             }
             Coding::Brotli => {
-                let mut encoder = Compressor::new(EncoderConfig::new()).expect("a level");
-                let encoder = encoder.writer(&mut written, StreamConfig::default());
-                let mut encoder = encoder.expect("a new encoder");
-                encoder.write_all(b"data: 1\n\n").expect("memory");
-                encoder.flush().expect("memory");
-                encoder.get_ref().len()
+                let flushed = br().append(b"data: 1\n\n", Operation::Flush, &mut written);
+                flushed.expect("memory");
+                written.len()
             }
             Coding::Dcz | Coding::Dcb => unreachable!("not one of all"),
             Coding::Zstd => {

@@ -2,15 +2,16 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use brotli_decompressor::Decompressor;
 use levity_config::Etag;
 use levity_disk::engine::crash::Recording;
 use levity_disk::{Class, Lookup, Meta, ReadOptions, TEMPORARY_PREFIX, op};
 use levity_wire::encoding::Coding;
-use mbrotli::{DecodeError, DecoderConfig, Decompressor};
 use tokio::time;
 
 use super::index::Index;
@@ -40,9 +41,11 @@ fn text() -> String {
     "The loop never waits for a disk. ".repeat(100)
 }
 
-fn decoded(variant: &[u8]) -> Result<Vec<u8>, DecodeError> {
-    let mut decoder = Decompressor::new(DecoderConfig::new()).expect("valid settings");
-    decoder.decompress(variant)
+fn decoded(variant: &[u8]) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let mut decoder = Decompressor::new(variant, variant.len());
+    decoder.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 fn open(folder: &Path) -> Arc<VariantStore> {

@@ -2,12 +2,11 @@
 
 use std::io::{self, Read, Write};
 
+use brotli_decompressor::Decompressor;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use mbrotli::{
-    Compressor, DecodeStreamConfig, DecoderConfig, Decompressor, EncoderConfig, Quality,
-};
+use levity_brotli::{Encoder, Operation, Settings};
 
 /// The codings, in the order of the server.
 pub const CODINGS: [&str; 3] = ["zstd", "br", "gzip"];
@@ -18,9 +17,18 @@ pub fn encoded(coding: &str, content: &[u8]) -> Vec<u8> {
     match coding {
         "zstd" => zstd::encode_all(content, 3).expect("memory"),
         "br" => {
-            let config = EncoderConfig::new().with_quality(Quality::Q5);
-            let mut encoder = Compressor::new(config).expect("a level");
-            encoder.compress(content).expect("memory")
+            let settings = Settings {
+                level: 5,
+                window_log: 22,
+                block_log: None,
+                length: None,
+            };
+            let (encoder, mut out) = (Encoder::new(settings), Vec::new());
+            let ended = encoder
+                .expect("memory")
+                .append(content, Operation::Finish, &mut out);
+            ended.expect("memory");
+            out
         }
         "gzip" => {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -55,9 +63,8 @@ fn read(coding: &str, bytes: &[u8]) -> (Vec<u8>, io::Result<usize>) {
             decoder.read_to_end(&mut content)
         }
         "br" => {
-            let mut decoder = Decompressor::new(DecoderConfig::new()).expect("valid settings");
-            let decoder = decoder.reader(bytes, DecodeStreamConfig::default());
-            decoder.expect("a new decoder").read_to_end(&mut content)
+            let mut decoder = Decompressor::new(bytes, bytes.len());
+            decoder.read_to_end(&mut content)
         }
         "gzip" => GzDecoder::new(bytes).read_to_end(&mut content),
         _ => panic!("no decoder for {coding:?}"),
