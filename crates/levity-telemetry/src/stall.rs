@@ -8,10 +8,11 @@
 //! - others had the processor, in that part or without any sleep: it was *preempted*;
 //! - more than 5 ms of processor time in one poll: it *hogged* the loop.
 //!
-//! Asking the kernel is a system call, so it is done once per turn of the loop
-//! ([`Watch::turn_begins`]) and after each long poll, never per poll. The price is that up to one turn
-//! of short polls lies between the two samples. A poll is therefore never charged more time than it took.
-//! The run queue wait costs more, and is read at most once per millisecond where a turn begins.
+//! Asking the kernel takes two system calls, so it is done where a turn of the loop begins
+//! ([`Watch::turn_begins`]), at most once per 0.1 ms, and after each long poll, never per poll. The price is that
+//! up to one turn of short polls, and 0.1 ms before it, lies between the two samples. A poll is therefore never
+//! charged more time than it took. The run queue wait costs more, and is read at most once per millisecond where a
+//! turn begins. The first poll of a turn begins with the turn, which saves a look at the clock.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -40,8 +41,12 @@ const RUN_QUEUE_AGE_MAX: Duration = POLL_MIN;
 /// After a request that timed each of its steps, no other does so for this long: its looks at the clock cost a tenth of
 /// a response from memory.
 const STEPS_INTERVAL: Duration = Duration::from_millis(1);
-/// A busy loop that never sleeps takes a new base sample this often.
-const BASE_AGE_MAX: Duration = Duration::from_millis(50);
+/// A base sample is good for turns that begin so soon after it: a busy loop begins a turn for each request, and the two
+/// system calls would be a tenth of a response from memory. A wait for events between the two is taken for one
+/// within the poll, and is short against [`POLL_MIN`].
+const BASE_AGE_MIN: Duration = Duration::from_micros(100);
+/// A busy loop that never waits for events begins a new turn this often.
+const TURN_MAX: Duration = Duration::from_millis(50);
 /// How often the watchdog looks.
 const WATCH_INTERVAL: Duration = Duration::from_millis(25);
 /// The watchdog names a poll that has run for longer.
@@ -213,6 +218,24 @@ fn clock_ns(at: Instant) -> u64 {
     at.saturating_duration_since(start).as_nanos() as u64 + 1
 }
 
+/// A look at the clock.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    at: Instant,
+    /// In nanoseconds of [`clock_ns`].
+    ns: u64,
+}
+
+impl Reading {
+    fn now() -> Self {
+        let at = Instant::now();
+        Self {
+            at,
+            ns: clock_ns(at),
+        }
+    }
+}
+
 /// The kernel's usage figures of this thread at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
@@ -254,15 +277,14 @@ impl RunQueue {
         self.wait.get()
     }
 
-    /// A sample with such a wait.
-    fn sample(&self, age_max: Duration) -> Sample {
+    /// A sample with such a wait; `now_ns` is the present time.
+    fn sample(&self, now_ns: u64, age_max: Duration) -> Sample {
         let usage = usage::thread();
-        let at_ns = clock_ns(Instant::now());
         Sample {
-            at_ns,
+            at_ns: now_ns,
             cpu: usage.cpu,
             voluntary_switches: usage.voluntary_switches,
-            run_queue_wait: self.wait(at_ns, age_max),
+            run_queue_wait: self.wait(now_ns, age_max),
         }
     }
 }
@@ -329,6 +351,10 @@ pub struct Watch {
     polls: Arc<PollStats>,
     run_queue: RunQueue,
     base: Cell<Sample>,
+    /// When the turn began, in nanoseconds of [`clock_ns`].
+    turn_ns: Cell<u64>,
+    /// The same, until its first poll begins.
+    unpolled: Cell<Option<Reading>>,
     /// When the poll that runs began.
     began: Cell<Option<Instant>>,
     /// No request has timed each of its steps in this turn, and one may.
@@ -349,10 +375,13 @@ impl Watch {
         WATCH.with(|watch| {
             watch.get_or_init(|| {
                 let run_queue = RunQueue::open();
+                let now_ns = Reading::now().ns;
                 Self {
                     polls,
-                    base: Cell::new(run_queue.sample(Duration::ZERO)),
+                    base: Cell::new(run_queue.sample(now_ns, Duration::ZERO)),
                     run_queue,
+                    turn_ns: Cell::new(now_ns),
+                    unpolled: Cell::new(None),
                     began: Cell::new(None),
                     may_time_steps: Cell::new(true),
                     steps_timed_ns: Cell::new(0),
@@ -364,16 +393,27 @@ impl Watch {
     /// To be called each time the loop has waited for events, through `on_thread_unpark` of the
     /// runtime's builder: sleeping there is no stall.
     pub fn turn_begins() {
-        WATCH.with(|watch| watch.get().map(Self::take_base));
+        WATCH.with(|watch| {
+            if let Some(watch) = watch.get() {
+                let now = Reading::now();
+                watch.begin_turn(now.ns);
+                watch.unpolled.set(Some(now));
+            }
+        });
     }
 
-    fn take_base(&self) {
-        self.base.set(self.run_queue.sample(RUN_QUEUE_AGE_MAX));
+    fn begin_turn(&self, now_ns: u64) {
+        let base_age_ns = now_ns.saturating_sub(self.base.get().at_ns);
+        if Duration::from_nanos(base_age_ns) >= BASE_AGE_MIN {
+            self.base
+                .set(self.run_queue.sample(now_ns, RUN_QUEUE_AGE_MAX));
+        }
+        self.turn_ns.set(now_ns);
         self.may_time_steps.set(true);
     }
 
     fn is_time_for_steps(&self) -> bool {
-        let turn_ns = self.base.get().at_ns;
+        let turn_ns = self.turn_ns.get();
         let age_ns = turn_ns.saturating_sub(self.steps_timed_ns.get());
         let is_time =
             self.may_time_steps.replace(false) && Duration::from_nanos(age_ns) >= STEPS_INTERVAL;
@@ -384,15 +424,17 @@ impl Watch {
     }
 
     fn poll_begins(&self, task: u64, step: Step) -> Polling<'_> {
-        let began = Instant::now();
-        let began_ns = clock_ns(began);
-        let base_age_ns = began_ns.saturating_sub(self.base.get().at_ns);
-        if Duration::from_nanos(base_age_ns) > BASE_AGE_MAX {
-            self.take_base();
+        let began = self.unpolled.take().unwrap_or_else(Reading::now);
+        let turn_age_ns = began.ns.saturating_sub(self.turn_ns.get());
+        if Duration::from_nanos(turn_age_ns) > TURN_MAX {
+            self.begin_turn(began.ns);
         }
-        self.began.set(Some(began));
-        self.polls.pulse.begin(began_ns, task, step);
-        Polling { watch: self, began }
+        self.began.set(Some(began.at));
+        self.polls.pulse.begin(began.ns, task, step);
+        Polling {
+            watch: self,
+            began: began.at,
+        }
     }
 
     fn poll_ended(&self, began: Instant) {
@@ -400,7 +442,7 @@ impl Watch {
         self.polls.pulse.end();
         let ended = Instant::now();
         if ended >= began + POLL_MIN {
-            let after = self.run_queue.sample(Duration::ZERO);
+            let after = self.run_queue.sample(clock_ns(ended), Duration::ZERO);
             let before = self.base.replace(after);
             Verdict::of(ended - began, &before, &after).count(&self.polls);
         }
@@ -742,10 +784,7 @@ mod tests {
         Watch::install(Arc::new(PollStats::new(0)));
         let turn_at = |ns: u64| {
             WATCH.with(|watch| {
-                let watch = watch.get().unwrap();
-                let base = watch.base.get();
-                watch.take_base();
-                watch.base.set(Sample { at_ns: ns, ..base });
+                watch.get().unwrap().begin_turn(ns);
             });
         };
         turn_at(5_000_000);
@@ -754,6 +793,38 @@ mod tests {
         assert!(!is_time_for_steps(), "less than a millisecond later");
         turn_at(6_000_000);
         assert!(is_time_for_steps() && !is_time_for_steps());
+    }
+
+    #[test]
+    fn a_turn_soon_after_a_base_takes_no_other() {
+        Watch::install(Arc::new(PollStats::new(0)));
+        WATCH.with(|watch| {
+            let watch = watch.get().unwrap();
+            let first_ns = watch.base.get().at_ns;
+            watch.begin_turn(first_ns + 99_999);
+            assert_eq!(watch.base.get().at_ns, first_ns);
+            watch.begin_turn(first_ns + 100_000);
+            assert_eq!(watch.base.get().at_ns, first_ns + 100_000);
+        });
+    }
+
+    #[test]
+    fn the_first_poll_of_a_turn_begins_with_it() {
+        Watch::install(Arc::new(PollStats::new(0)));
+        let poll = || {
+            let mut task = Box::pin(Watched::new(1, async { poll_start() }));
+            match task
+                .as_mut()
+                .poll(&mut Context::from_waker(std::task::Waker::noop()))
+            {
+                Poll::Ready(began) => began,
+                Poll::Pending => panic!("it waits for nothing"),
+            }
+        };
+        Watch::turn_begins();
+        let turn_began = Instant::now();
+        assert!(poll() <= turn_began);
+        assert!(poll() >= turn_began);
     }
 
     #[test]
