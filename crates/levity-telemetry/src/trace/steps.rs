@@ -79,8 +79,14 @@ impl Stopwatch {
         match poll_start.filter(|_| !self.times_each_step) {
             Some(poll_start) if poll_start <= self.began => self.step = step,
             Some(poll_start) => self.mark(step, poll_start),
-            None => self.mark(step, Instant::now()),
+            None => self.mark_now(step),
         }
+    }
+
+    // Not inlined: then the usual way through `enter` has no call, and no register to save for one.
+    #[inline(never)]
+    fn mark_now(&mut self, step: Step) {
+        self.mark(step, Instant::now());
     }
 
     /// Ends the current step at `now`, and begins `step`.
