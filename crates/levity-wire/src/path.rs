@@ -71,15 +71,25 @@ pub fn decode_keeping_slashes(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, Rej
 fn are_literal(segments: &[u8]) -> bool {
     let mut before = b'/';
     segments.iter().all(|&byte| {
-        let is_literal = match byte {
-            b'%' | 0 => false,
-            b'/' | b'.' => before != b'/',
-            _ => true,
-        };
+        let is_literal = !MARKS[usize::from(byte)]
+            || match byte {
+                b'/' | b'.' => before != b'/',
+                _ => false,
+            };
         before = byte;
         is_literal
     })
 }
+
+/// Whether a byte may mean something else than itself, by its value: one look, where comparisons take four.
+static MARKS: [bool; 256] = {
+    let mut marks = [false; 256];
+    marks[0] = true;
+    marks[b'%' as usize] = true;
+    marks[b'.' as usize] = true;
+    marks[b'/' as usize] = true;
+    marks
+};
 
 /// The bytes of a path with valid escapes, and whether each was escaped.
 fn decoded(mut rest: &[u8]) -> impl Iterator<Item = (u8, bool)> {

@@ -1,6 +1,8 @@
 //! The request line and header section of a request (RFC 9112, 3 and 5).
 
-use memchr::{memchr, memchr2};
+use std::ops::Range;
+
+use memchr::{memchr, memchr3};
 
 use super::header::{read_headers, within_bound};
 use super::line::{Lines, list, token_len};
@@ -150,20 +152,22 @@ fn version(text: &[u8]) -> Result<Version, Reject> {
 /// clients do send them. `#` is rejected: parsers disagree whether the path ends there.
 fn target(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
     let text = head.target_span.of(bytes);
-    if text.contains(&b'\t') {
+    // One look for all three: it costs as much as one for the first.
+    let path_end = memchr3(b'?', b'#', b'\t', text).unwrap_or(text.len());
+    if text[path_end..].contains(&b'\t') {
         return Err(Reject::bad("white space in the request target"));
     }
-    if text.contains(&b'#') {
+    if text[path_end..].contains(&b'#') {
         return Err(Reject::bad("fragment in the request target"));
     }
     match text {
         _ if head.method == Method::Connect => authority_form(text, head),
         [b'/', ..] => {
-            path_and_query(text, 0, head);
+            path_and_query(text, 0..path_end, head);
             Ok(())
         }
         b"*" => asterisk_form(head),
-        _ => absolute_form(text, head),
+        _ => absolute_form(text, path_end, head),
     }
 }
 
@@ -185,7 +189,8 @@ fn asterisk_form(head: &mut RequestHead) -> Result<(), Reject> {
     Ok(())
 }
 
-fn absolute_form(text: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
+/// The path, if there is one, ends at `path_end`.
+fn absolute_form(text: &[u8], path_end: usize, head: &mut RequestHead) -> Result<(), Reject> {
     let scheme_len = [&b"http://"[..], b"https://"]
         .iter()
         .find(|scheme| {
@@ -195,11 +200,11 @@ fn absolute_form(text: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
         .map(|scheme| scheme.len())
         .ok_or(Reject::bad("request target of an unknown form"))?;
     let authority_end =
-        memchr2(b'/', b'?', &text[scheme_len..]).map_or(text.len(), |len| scheme_len + len);
+        memchr(b'/', &text[scheme_len..path_end]).map_or(path_end, |len| scheme_len + len);
     host::split(&text[scheme_len..authority_end])?;
     head.target = Target::Absolute;
     head.host = Some(head.target_span.part(scheme_len, authority_end));
-    path_and_query(text, authority_end, head);
+    path_and_query(text, authority_end..path_end, head);
     if head.path.is_empty() {
         // An empty path means "/" (RFC 9110, 4.2.3). A span needs such a byte in the input: the
         // last byte of the scheme.
@@ -208,8 +213,8 @@ fn absolute_form(text: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
     Ok(())
 }
 
-fn path_and_query(text: &[u8], start: usize, head: &mut RequestHead) {
-    let path_end = memchr(b'?', &text[start..]).map_or(text.len(), |len| start + len);
-    head.path = head.target_span.part(start, path_end);
-    head.query = (path_end < text.len()).then(|| head.target_span.part(path_end + 1, text.len()));
+fn path_and_query(text: &[u8], path: Range<usize>, head: &mut RequestHead) {
+    head.path = head.target_span.part(path.start, path.end);
+    let query = path.end + 1;
+    head.query = (path.end < text.len()).then(|| head.target_span.part(query, text.len()));
 }

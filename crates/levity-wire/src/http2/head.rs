@@ -79,10 +79,10 @@ impl<'o> HeadWriter<'o> {
     /// # Errors
     /// When the request is malformed.
     pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
-        check_value(value)?;
         if name.first() == Some(&b':') {
             return self.pseudo_field(name, value);
         }
+        check_value(value)?;
         check_name(name)?;
         self.begin()?;
         if self.out.len() > self.bytes_max {
@@ -136,12 +136,14 @@ impl<'o> HeadWriter<'o> {
     }
 
     fn pseudo_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
-        if self.has_begun {
-            return Err("a pseudo-header after a header");
-        }
+        // What is safe passes `check_value` too.
         let is_safe = |byte: &u8| byte.is_ascii_graphic() || *byte >= 0x80;
         if !value.iter().all(is_safe) {
+            check_value(value)?;
             return Err("white space in a pseudo-header");
+        }
+        if self.has_begun {
+            return Err("a pseudo-header after a header");
         }
         let place = match name {
             b":method" => &mut self.pseudo.method,
