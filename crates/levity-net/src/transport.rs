@@ -134,7 +134,8 @@ impl Transport {
     }
 
     /// Writes as many of `bytes` as there is room for. Costs less than a list of one slice: the kernel checks less
-    /// for `send` than for `writev`. After `Pending` the next write must begin with the same bytes: over TLS they are
+    /// for `send` than for `writev`. Counts towards no budget of the runtime: the caller keeps to a
+    /// [turn](crate::Turn), or reads. After `Pending` the next write must begin with the same bytes: over TLS they are
     /// encrypted already.
     pub fn poll_write(
         &mut self,
@@ -148,9 +149,15 @@ impl Transport {
         if let Self::Tls(tls) = self {
             return tls.poll_write_vectored(context, &[IoSlice::new(bytes)]);
         }
-        self.poll_move(context, Interest::WRITABLE, bytes.len(), |socket| {
-            Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
-        })
+        let call = |socket: BorrowedFd<'_>| Ok(send(socket, bytes, SendFlags::NOSIGNAL)?);
+        // Most sockets have room. Who asks whether one has pays as much as for all else here that is not the system call.
+        let socket = self.socket().expect("only sockets are left");
+        match socket.move_up_to(bytes.len(), Interest::WRITABLE, call) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.poll_move(context, Interest::WRITABLE, bytes.len(), call)
+            }
+            moved => Poll::Ready(moved),
+        }
     }
 
     /// Writes as many bytes of `slices` as there is room for.
@@ -185,7 +192,8 @@ impl Transport {
         })
     }
 
-    /// Runs `call` when the socket is likely to be ready, until it does not say `WouldBlock`.
+    /// Runs `call` when the socket is likely to be ready, until it does not say `WouldBlock`. Counts towards the task's
+    /// budget of the runtime.
     fn poll_call<T>(
         &self,
         context: &mut Context<'_>,
