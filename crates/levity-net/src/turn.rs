@@ -20,9 +20,20 @@ impl Turn {
         self.bytes.set(0);
     }
 
+    /// Bytes that may be moved before it is used up.
+    pub fn left(&self) -> usize {
+        TURN_BYTES_MAX.saturating_sub(self.bytes.get())
+    }
+
+    /// Counts bytes that were moved, about as many as are [left](Self::left) at most. If they use it up, the next
+    /// [`spend`](Self::spend) yields.
+    pub fn count(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() + bytes);
+    }
+
     /// Counts bytes that were moved. Yields to the other tasks of the loop when the turn is used up.
     pub async fn spend(&self, bytes: usize) {
-        self.bytes.set(self.bytes.get() + bytes);
+        self.count(bytes);
         if self.bytes.get() >= TURN_BYTES_MAX {
             self.bytes.set(0);
             task::yield_now().await;
@@ -51,6 +62,17 @@ mod tests {
         assert!(!yields(&turn, TURN_BYTES_MAX - 1));
         assert!(yields(&turn, 1));
         assert!(!yields(&turn, TURN_BYTES_MAX - 1));
+    }
+
+    #[test]
+    fn bytes_that_are_only_counted_use_it_up() {
+        let turn = Turn::default();
+        turn.count(TURN_BYTES_MAX - 1);
+        assert_eq!(turn.left(), 1);
+        turn.count(2);
+        assert_eq!(turn.left(), 0);
+        assert!(yields(&turn, 0));
+        assert_eq!(turn.left(), TURN_BYTES_MAX);
     }
 
     #[test]
