@@ -44,13 +44,9 @@ impl Next {
 pub async fn next_request(conn: &Conn) -> Result<Next, RequestError> {
     let core = &conn.core;
     let config = core.config();
-    let inbox = conn.inbox().take();
-    if !is_between_requests(&inbox) {
-        conn.mark_first_byte();
-        if let Some(next) = parse_inbox(conn, &config, inbox)? {
-            return Ok(next);
-        }
-        conn.start_header_timeout();
+    let has_input = !conn.inbox().borrow().is_empty();
+    if has_input && let Some(next) = parse_pipelined(conn, &config)? {
+        return Ok(next);
     }
     poll_fn(|context| {
         let mut scratch = core.inbound.borrow_mut();
@@ -70,6 +66,20 @@ pub async fn next_request(conn: &Conn) -> Result<Next, RequestError> {
         }
     })
     .await
+}
+
+/// Parses what has arrived with the request before, which is in the inbox; `None` if there is no whole header section.
+fn parse_pipelined(conn: &Conn, config: &LoopConfig) -> Result<Option<Next>, Reject> {
+    let inbox = conn.inbox().take();
+    if is_between_requests(&inbox) {
+        return Ok(None);
+    }
+    conn.mark_first_byte();
+    let next = parse_inbox(conn, config, inbox)?;
+    if next.is_none() {
+        conn.start_header_timeout();
+    }
+    Ok(next)
 }
 
 /// Parses the input so far: the inbox followed by `arrived`. In the common case, a whole header section at once, the
