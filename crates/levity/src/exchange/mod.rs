@@ -17,6 +17,7 @@
 //! most one in a millisecond; for the others the start of the poll serves as the present time: a
 //! wait counts for its step, and the time of a poll for the step in which the poll ends.
 
+use std::cell::LazyCell;
 use std::mem;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -408,12 +409,14 @@ fn filtered<'a>(
         let keeping = filter::keeping(&of.filters, request, page, response);
         (page, keeping)
     });
-    let (filters, claims) = (&location.filters, &handling.claims());
+    let filters = &location.filters;
+    // Few filters change a body, and what is in memory passes most of them.
+    let claims = LazyCell::new(|| handling.claims());
     let explanation = handling.worker.explanation.as_ref();
     match explanation {
-        None => filter::apply(filters, request, response, claims),
+        None => filter::apply(filters, request, response, &claims),
         Some(explanation) => {
-            filter::apply_and_explain(filters, request, response, claims, explanation);
+            filter::apply_and_explain(filters, request, response, &claims, explanation);
         }
     }
     if let Some((page, keeping)) = page {

@@ -21,6 +21,8 @@ pub mod path_headers;
 pub mod security_headers;
 pub mod substitute;
 
+use std::cell::LazyCell;
+
 use levity_wire::http1::Method;
 
 use crate::explanation::{Explanation, Topic};
@@ -34,7 +36,12 @@ use crate::shares::claim::Claims;
 const KEEPING: &[&str] = &["Cache-Control", "Expires"];
 
 /// Applies `filters` in order.
-pub fn apply(filters: &Filters, request: &Request, response: &mut Response, claims: &Claims) {
+pub fn apply(
+    filters: &Filters,
+    request: &Request,
+    response: &mut Response,
+    claims: &LazyCell<Claims, impl FnOnce() -> Claims>,
+) {
     let base = response.base.as_ref().filter(|_| response.status == 200);
     // To ask them all costs 7 % of a small response over HTTP/2: what is compressed is a long list of types.
     if base.is_some_and(|base| base.is_passed_by(filters.number())) {
@@ -55,7 +62,7 @@ pub fn apply_and_explain(
     filters: &Filters,
     request: &Request,
     response: &mut Response,
-    claims: &Claims,
+    claims: &LazyCell<Claims, impl FnOnce() -> Claims>,
     explanation: &Explanation,
 ) {
     for filter in filters.list() {
@@ -109,7 +116,12 @@ pub fn keep_as(
     }
 }
 
-fn apply_one(filter: &dyn Filter, request: &Request, response: &mut Response, claims: &Claims) {
+fn apply_one(
+    filter: &dyn Filter,
+    request: &Request,
+    response: &mut Response,
+    claims: &LazyCell<Claims, impl FnOnce() -> Claims>,
+) {
     if let Some(base) = response.base.as_ref().filter(|_| response.status == 200)
         && filter.passes(base.fields())
     {
@@ -241,7 +253,7 @@ mod tests {
     #[test]
     fn what_changes_nothing_is_asked_once_for_each_header_of_a_file() {
         let file = file();
-        let claims = Claims::alone(0);
+        let claims = LazyCell::new(|| Claims::alone(0));
         let asked = |filters: &Filters, status| {
             let before = ASKED.get();
             let mut response = Response::new(status);
@@ -276,7 +288,7 @@ mod tests {
             &Filters::new(vec![Box::new(Greedy)]),
             &request,
             &mut response,
-            &Claims::alone(0),
+            &LazyCell::new(|| Claims::alone(0)),
         );
         !response.filters.is_empty()
     }
