@@ -221,7 +221,11 @@ async fn answer<'a>(
             Box::pin(handling.disk.check(root)).await;
         }
         enter(handling, request, location);
-        let rewritten = match handling.respond(request, location).await {
+        let handled = match handling.decide(request, location) {
+            Ok(response) => Handled::Response(response),
+            Err(undecided) => handling.wait_for(request, undecided).await,
+        };
+        let rewritten = match handled {
             Handled::Response(response) => {
                 let response = without_false_tunnel(handling, request, response);
                 return (Some(location), response);

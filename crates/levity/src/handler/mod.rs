@@ -35,7 +35,7 @@ use std::sync::Arc;
 use levity_telemetry::step::Step;
 use levity_wire::{Reject, path};
 
-use self::chain::{Asked, Chain, Decision, Handler};
+use self::chain::{Asked, Chain, Decision, Handler, Waits};
 use crate::credentials::Identity;
 use crate::explanation::Explanation;
 use crate::files::disk_client::DiskClient;
@@ -125,6 +125,14 @@ pub enum Handled {
     Response(Response),
     /// The request is to be routed again, for this target.
     Rewritten(NewTarget),
+}
+
+/// How far handlers have got without waiting.
+pub enum Undecided<'s> {
+    /// To this outcome.
+    Outcome(Outcome<'s>),
+    /// To a handler that waits: what has its outcome, and the handlers behind it.
+    Waits(&'s dyn Handler, &'s dyn Waits, Chain<'s>),
 }
 
 /// A request on its way to another target.
@@ -234,13 +242,41 @@ impl<'a> Handling<'a> {
 
     /// Runs the handlers of `location`.
     pub async fn respond(&mut self, request: &Request, location: &'a Location) -> Handled {
+        match self.decide(request, location) {
+            Ok(response) => Handled::Response(response),
+            Err(undecided) => self.wait_for(request, undecided).await,
+        }
+    }
+
+    /// Asks the handlers of `location`, as far as they decide at once. The caller [waits for](Self::wait_for) what is undecided.
+    ///
+    /// # Errors
+    /// When there is no response yet.
+    // No future, although the caller has one: a file in memory needs none, and each costs as much as a look into the cache.
+    pub fn decide(
+        &mut self,
+        request: &Request,
+        location: &'a Location,
+    ) -> Result<Response, Undecided<'a>> {
         (self.path_kind, self.script) = (PathKind::Unknown, None);
         self.sends_page = false;
         // What the gates before a rewrite have found out still holds.
         if !request.is_moved() {
             self.identity = Identity::default();
         }
-        Handled::Response(match self.run(request, Chain::of(location)).await {
+        match self.ask_chain(request, Chain::of(location)) {
+            Undecided::Outcome(Outcome::Response(response))
+                if !self.follows_unread_body(&response) =>
+            {
+                Ok(response)
+            }
+            undecided => Err(undecided),
+        }
+    }
+
+    /// Does what is left after [`decide`](Self::decide).
+    pub async fn wait_for(&mut self, request: &Request, undecided: Undecided<'a>) -> Handled {
+        Handled::Response(match self.outcome_of(request, undecided).await {
             Outcome::Response(response) => response,
             Outcome::Next => error(404, ""),
             // Boxed: few requests are rerouted, and the future of every request would grow.
@@ -307,42 +343,71 @@ impl<'a> Handling<'a> {
     }
 
     /// Asks the handlers of `chain` in order, until one answers.
-    pub async fn run(&mut self, request: &Request, mut chain: Chain<'a>) -> Outcome<'a> {
+    pub async fn run(&mut self, request: &Request, chain: Chain<'a>) -> Outcome<'a> {
+        let undecided = self.ask_chain(request, chain);
+        self.outcome_of(request, undecided).await
+    }
+
+    /// Asks the handlers of `chain` in order, until one answers or waits.
+    fn ask_chain(&mut self, request: &Request, mut chain: Chain<'a>) -> Undecided<'a> {
         while let Some((handler, rest)) = chain.split_first() {
             chain = rest;
-            let outcome = self.outcome_of(handler, Asked { request, rest }).await;
-            if let Some(explanation) = &self.worker.explanation {
-                handler.explain(&outcome, self.client, explanation);
-                if let Outcome::Response(_) = outcome {
-                    rest.iter()
-                        .for_each(|one| one.explain_unreached(self.client, explanation));
+            match handler.decide(self, Asked { request, rest }) {
+                Decision::Now(outcome) => {
+                    self.note(handler, rest, &outcome);
+                    if !matches!(outcome, Outcome::Next) {
+                        return Undecided::Outcome(outcome);
+                    }
                 }
+                Decision::Wait(waits) => return Undecided::Waits(handler, waits, rest),
             }
-            match outcome {
-                Outcome::Next => {}
-                Outcome::Response(response) if self.follows_unread_body(&response) => {
+        }
+        Undecided::Outcome(Outcome::Next)
+    }
+
+    /// Waits for what is undecided, and asks the handlers behind it.
+    async fn outcome_of(&mut self, request: &Request, mut undecided: Undecided<'a>) -> Outcome<'a> {
+        loop {
+            let (handler, waits, rest) = match undecided {
+                Undecided::Waits(handler, waits, rest) => (handler, waits, rest),
+                Undecided::Outcome(Outcome::Response(response))
+                    if self.follows_unread_body(&response) =>
+                {
                     // Boxed: few requests have a body that no handler reads.
                     let answer = Box::pin(self.answer_without_body(response));
                     return Outcome::Response(answer.await);
                 }
-                decided => return decided,
-            }
+                Undecided::Outcome(outcome) => return outcome,
+            };
+            let outcome = waits.wait(self, Asked { request, rest }).await;
+            self.note(handler, rest, &outcome);
+            undecided = match outcome {
+                Outcome::Next => self.ask_chain(request, rest),
+                decided => Undecided::Outcome(decided),
+            };
         }
-        Outcome::Next
     }
 
-    /// Asks one handler.
-    async fn outcome_of(&mut self, handler: &'a dyn Handler, asked: Asked<'_, 'a>) -> Outcome<'a> {
-        let outcome = match handler.decide(self, asked) {
-            Decision::Now(outcome) => outcome,
-            Decision::Wait(waits) => waits.wait(self, asked).await,
+    /// Counts and explains the outcome of `handler`, which has `rest` behind it.
+    fn note(&self, handler: &dyn Handler, rest: Chain<'_>, outcome: &Outcome<'_>) {
+        self.count_refusal(handler, outcome);
+        let Some(explanation) = &self.worker.explanation else {
+            return;
         };
+        handler.explain(outcome, self.client, explanation);
+        if let Outcome::Response(_) = outcome {
+            rest.iter()
+                .for_each(|one| one.explain_unreached(self.client, explanation));
+        }
+    }
+
+    /// Counts the outcome of `handler` if it is the refusal of a gate.
+    fn count_refusal(&self, handler: &dyn Handler, outcome: &Outcome<'_>) {
         if let Outcome::Response(_) = outcome
             && let Some(kind) = handler.gate()
         {
             self.worker.core.stats.gate_denied(kind);
         }
-        outcome
     }
 
     /// In place of a response that is not asked for when the request is only explained: filters show what they change in any.

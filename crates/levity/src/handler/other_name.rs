@@ -1,7 +1,7 @@
 //! The rules of another name, which a request has to pass beside those of its own: whoever reads or writes a compressed form reads
 //! or writes its original, and a name that is written is that of a file or of a folder, without a slash and with it.
 
-use super::chain::{Asked, Chain, OtherName};
+use super::chain::{Asked, Chain, Decision, OtherName};
 use super::{Handling, Outcome, target_for};
 use crate::explanation::Topic;
 use crate::http::error::error;
@@ -101,8 +101,13 @@ impl<'a> Handling<'a> {
                 OtherName::Pass => {}
                 OtherName::End(refusal) => return refusal,
                 OtherName::Ask => {
-                    let outcome = self.outcome_of(handler, Asked { request, rest });
-                    if let Outcome::Response(refusal) = outcome.await {
+                    let asked = Asked { request, rest };
+                    let outcome = match handler.decide(self, asked) {
+                        Decision::Now(outcome) => outcome,
+                        Decision::Wait(waits) => waits.wait(self, asked).await,
+                    };
+                    self.count_refusal(handler, &outcome);
+                    if let Outcome::Response(refusal) = outcome {
                         return Some(refusal);
                     }
                 }
