@@ -33,6 +33,7 @@ pub mod verdicts;
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::{Deref, DerefMut};
 
 use levity_config::BasicAuth;
 use levity_wire::basic_auth::Credentials;
@@ -102,13 +103,31 @@ impl Identity {
     }
 }
 
-/// The sender of a request that no gate has asked about.
+/// The sender of a request of whom no gate knows anything.
 pub static NOBODY: Identity = Identity {
     user: Vec::new(),
     hides_authorization: false,
     fields: Vec::new(),
     claims: None,
 };
+
+/// What gates have found out, if any has: most requests meet none. [`NOBODY`] until it is changed.
+#[derive(Debug, Default, Clone)]
+pub struct FoundIdentity(Option<Box<Identity>>);
+
+impl Deref for FoundIdentity {
+    type Target = Identity;
+
+    fn deref(&self) -> &Identity {
+        self.0.as_deref().unwrap_or(&NOBODY)
+    }
+}
+
+impl DerefMut for FoundIdentity {
+    fn deref_mut(&mut self) -> &mut Identity {
+        self.0.get_or_insert_default()
+    }
+}
 
 /// The users of a gate.
 pub struct Users {

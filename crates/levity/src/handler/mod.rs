@@ -36,7 +36,7 @@ use levity_telemetry::step::Step;
 use levity_wire::{Reject, path};
 
 use self::chain::{Asked, Chain, Decision, Handler, Waits};
-use crate::credentials::Identity;
+use crate::credentials::FoundIdentity;
 use crate::explanation::Explanation;
 use crate::files::disk_client::DiskClient;
 use crate::files::scripts::PathKind;
@@ -85,7 +85,7 @@ pub struct Handling<'a> {
     /// What has moved the request to the path of a script, if something has.
     moved_script: Option<Box<MovedScript>>,
     /// Who sent the request, as far as the gates have asked.
-    identity: Identity,
+    identity: FoundIdentity,
     /// The application's response that rerouted the request here.
     delegated_by: Option<Box<Delegated>>,
     /// What follows the response that the handlers have decided on.
@@ -179,7 +179,7 @@ impl<'a> Handling<'a> {
             sends_page: false,
             script: None,
             moved_script: None,
-            identity: Identity::default(),
+            identity: FoundIdentity::default(),
             delegated_by: None,
             hooks: Vec::new(),
             is_replacing: false,
@@ -262,7 +262,7 @@ impl<'a> Handling<'a> {
         self.sends_page = false;
         // What the gates before a rewrite have found out still holds.
         if !request.is_moved() {
-            self.identity = Identity::default();
+            self.identity = FoundIdentity::default();
         }
         match self.ask_chain(request, Chain::of(location)) {
             Undecided::Outcome(Outcome::Response(response))
