@@ -150,7 +150,7 @@ impl Transport {
             return tls.poll_write_vectored(context, &[IoSlice::new(bytes)]);
         }
         let call = |socket: BorrowedFd<'_>| Ok(send(socket, bytes, SendFlags::NOSIGNAL)?);
-        // Most sockets have room. Who asks whether one has pays as much as for all else here that is not the system call.
+        // Most sockets have room. To ask whether one has costs as much as all else here that is not the system call.
         let socket = self.socket().expect("only sockets are left");
         match socket.move_up_to(bytes.len(), Interest::WRITABLE, call) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -248,11 +248,13 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// Asks the handlers of `location`, as far as they decide at once. The caller [waits for](Self::wait_for) what is undecided.
+    /// Asks the handlers of `location`, as far as they decide at once. The caller [waits for](Self::wait_for) what is
+    /// undecided.
     ///
     /// # Errors
     /// When there is no response yet.
-    // No future, although the caller has one: a file in memory needs none, and each costs as much as a look into the cache.
+    // No future, although the caller has one: a file in memory needs none, and each costs as much as a look into the
+    // cache.
     pub fn decide(
         &mut self,
         request: &Request,

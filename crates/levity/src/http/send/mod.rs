@@ -633,8 +633,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     }
 
     /// Sends a body in memory and its header in one call, if there is nothing to wait for. Returns whether that was the
-    /// whole response. Otherwise [`send_body`](Self::send_body) goes on with the rest, and its futures, which are a tenth of
-    /// the cost of a small response.
+    /// whole response. Otherwise [`send_body`](Self::send_body) goes on with the rest; its futures are what this saves.
     fn send_at_once(&mut self, context: &mut Context<'_>, body: &Body) -> Result<bool, SendError> {
         let bytes = match body {
             Body::Text(text) => &text[..],
