@@ -64,7 +64,6 @@ pub(super) fn perform_with(
             let (offset, len) = (write::append(&op.file, &op.bytes)?, op.bytes.len());
             Ok(Done::Append(Appended { offset, len }))
         }
-        Op::Allocate(op) => write::allocate(&op.file, op.offset, op.len).map(Done::Allocate),
         Op::Sync(op) => Ok(write::sync(&op.file).map(Done::Sync)?),
         Op::Link(op) => link::link(&op.file, &op.root, &op.path).map(Done::Link),
         Op::Rename(op) => link::rename(&op.root, &op.from, &op.to, op.replace).map(Done::Rename),

@@ -41,9 +41,7 @@ impl Queue {
     /// The queue for an operation.
     pub(super) fn of(op: &Op) -> Queue {
         match op {
-            Op::Read(_) | Op::Write(_) | Op::Append(_) | Op::Allocate(_) | Op::Sync(_) => {
-                Queue::Read
-            }
+            Op::Read(_) | Op::Write(_) | Op::Append(_) | Op::Sync(_) => Queue::Read,
             _ => Queue::Stat,
         }
     }

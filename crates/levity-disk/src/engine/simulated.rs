@@ -205,7 +205,6 @@ impl Simulation {
             Op::Write(write) => self.refuse_write(write.offset, write.bytes.len() as u64),
             // Where it will be if no other append starts before.
             Op::Append(append) => self.refuse_write(append.file.end(), append.bytes.len() as u64),
-            Op::Allocate(allocate) => self.refuse_beyond(allocate.offset, allocate.len),
             Op::Sync(op::Sync { file }) if file.sync_error().is_none() => {
                 let number = self.syncs.fetch_add(1, Ordering::Relaxed);
                 let bad = self.faults.good_syncs
@@ -221,15 +220,10 @@ impl Simulation {
 
     /// Fails if the range contains the bad byte, or exceeds the room.
     fn refuse_write(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        self.refuse_beyond(offset, len)?;
-        self.refuse_bad_byte(offset, len)
-    }
-
-    fn refuse_beyond(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let end = offset.saturating_add(len);
         match self.faults.enospc_at.is_some_and(|at| at < end) {
             true => Err(Errno::NOSPC),
-            false => Ok(()),
+            false => self.refuse_bad_byte(offset, len),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! # Changes
 //!
-//! Each change is one trip: create, write, append, allocate, sync, link, rename, unlink, make and
+//! Each change is one trip: create, write, append, sync, link, rename, unlink, make and
 //! remove a folder. They use the same queues as reads; the pool executes them under every engine.
 //! No symbolic link on the way is followed, whatever the root allows.
 //!

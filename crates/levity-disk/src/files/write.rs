@@ -2,7 +2,6 @@
 
 use std::io;
 
-use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, retry_on_intr};
 
 use super::meta::Kind;
@@ -41,15 +40,6 @@ fn write_all(file: &OpenFile, bytes: &[u8], offset: u64) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Reserves blocks for a range, without changing the size. Blocks.
-pub(crate) fn allocate(file: &OpenFile, offset: u64, len: u64) -> io::Result<()> {
-    file.writing()?;
-    let flags = FallocateFlags::KEEP_SIZE;
-    Ok(retry_on_intr(|| {
-        rustix::fs::fallocate(file.as_fd(), flags, offset, len)
-    })?)
 }
 
 /// Makes the content of a file durable, or the names in a directory. After an error every later call for `file` fails

@@ -97,21 +97,6 @@ pub struct Appended {
     pub len: usize,
 }
 
-/// Reserves blocks for a range (`fallocate(FALLOC_FL_KEEP_SIZE)`), so that writes to it do not fail for lack of
-/// space. The size stays as it is: appends go on where the content ends, and a crash leaves no zeroes behind it.
-///
-/// ENOSPC: less is free, and some blocks may have been reserved; EOPNOTSUPP: the file system cannot; EINVAL: `len`
-/// is zero.
-#[derive(Debug, Clone)]
-pub struct Allocate {
-    /// A file of [`Create`] (otherwise EBADF).
-    pub file: Arc<OpenFile>,
-    /// In bytes from the start of the file.
-    pub offset: u64,
-    /// In bytes.
-    pub len: u64,
-}
-
 /// Makes durable what was written before: `fdatasync` of a file, `fsync` of a directory.
 ///
 /// Of a file, content and size are then on the device: `fdatasync` leaves out only metadata that no read needs,

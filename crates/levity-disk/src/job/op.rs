@@ -30,7 +30,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 pub use super::change::{
-    Allocate, Append, Appended, Create, Link, MakeFolder, RemoveFolder, Rename, Sync, Unlink, Write,
+    Append, Appended, Create, Link, MakeFolder, RemoveFolder, Rename, Sync, Unlink, Write,
 };
 pub use super::open::{First, Lookup, Open, Opened, Variants};
 use super::ready::Ready;
@@ -95,7 +95,6 @@ operations! {
     Create -> Arc<OpenFile>;
     Write -> usize;
     Append -> Appended;
-    Allocate -> ();
     Sync -> ();
     Link -> ();
     Rename -> ();
@@ -182,7 +181,6 @@ impl Op {
             Op::Read(Read { file, .. })
             | Op::Write(Write { file, .. })
             | Op::Append(Append { file, .. })
-            | Op::Allocate(Allocate { file, .. })
             | Op::Sync(Sync { file })
             | Op::Link(Link { file, .. })
             | Op::Unlink(Unlink {

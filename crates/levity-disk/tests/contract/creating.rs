@@ -12,7 +12,6 @@ for_every_engine![
     not_through_links,
     not_outside_the_root,
     removed_whatever_file_it_is,
-    allocated,
     free_space,
     given_up,
     only_in_threads,
@@ -329,26 +328,6 @@ mod cases {
         assert_eq!(errno(remove("folder/file")), Some(libc::ENOENT));
     }
 
-    pub fn allocated(rig: &Rig) {
-        let (disk, root) = (rig.disk(), rig.root());
-        let file = ask(&disk, named_op(&root, "file")).unwrap();
-        try_write(&disk, &file, 0, 10).unwrap();
-        match ask(&disk, allocate_op(&file, 0, 1 << 20)) {
-            Ok(()) => {
-                let meta = rig.path("file").metadata().unwrap();
-                assert!(meta.blocks() * 512 >= 1 << 20, "{meta:?}");
-            }
-            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP)),
-        }
-        assert_eq!(stat(&disk, &file).size, 10);
-        assert_eq!(try_append(&disk, &file, b"x").unwrap(), 10);
-        let nothing = ask(&disk, allocate_op(&file, 0, 0));
-        assert_eq!(errno(nothing), Some(libc::EINVAL));
-        let served = open(&disk, &root, "file");
-        let refused = ask(&disk, allocate_op(&served, 0, 1));
-        assert_eq!(errno(refused), Some(libc::EBADF));
-    }
-
     pub fn free_space(rig: &Rig) {
         let (disk, root) = (rig.disk(), rig.root());
         let free = ask(&disk, op::FreeSpace { root }).unwrap();
@@ -371,12 +350,11 @@ mod cases {
             file: Arc::clone(&file),
             bytes: Arc::new(vec![7; 100]),
         };
-        let changes: [Op; 7] = [
+        let changes: [Op; 6] = [
             rename_op(&root, "file", "other", true).into(),
             remove_op(&root, "file").into(),
             link_op(&file, &root, "second").into(),
             named_op(&root, "third").into(),
-            allocate_op(&file, 0, 1 << 20).into(),
             append.into(),
             sync_op(&file).into(),
         ];

@@ -403,11 +403,6 @@ pub fn try_append(disk: &Disk, file: &Arc<OpenFile>, bytes: &[u8]) -> io::Result
     Ok(appended.offset)
 }
 
-pub fn allocate_op(file: &Arc<OpenFile>, offset: u64, len: u64) -> op::Allocate {
-    let file = Arc::clone(file);
-    op::Allocate { file, offset, len }
-}
-
 pub fn sync_op(file: &Arc<OpenFile>) -> op::Sync {
     let file = Arc::clone(file);
     op::Sync { file }
