@@ -1,4 +1,5 @@
-//! `cargo xtask lines`: counts the lines of product code, without tests, comments and blank lines.
+//! `cargo xtask lines`: counts the lines of product code, without tests, what only tests are built with, comments and
+//! blank lines.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,16 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
+/// What stands above items that no product has.
+const OF_TESTS: [&str; 2] = [
+    "#[cfg(test)]",
+    "#[cfg(any(test, feature = \"test-support\"))]",
+];
+
+fn is_of_tests(line: &str) -> bool {
+    OF_TESTS.contains(&line.trim_start())
+}
+
 fn lines_beneath(folder: &Path) -> Result<usize> {
     let mut sources = Vec::new();
     for file in files::sources(folder)? {
@@ -83,7 +94,7 @@ fn test_modules(file: &Path, source: &str) -> Vec<PathBuf> {
         _ => file.with_extension(""),
     };
     let lines = source.lines().zip(source.lines().skip(1));
-    let declarations = lines.filter(|(line, _)| line.trim() == "#[cfg(test)]");
+    let declarations = lines.filter(|(line, _)| is_of_tests(line));
     let names = declarations.filter_map(|(_, line)| line.split("mod ").nth(1)?.strip_suffix(';'));
     names.map(|name| folder.join(name)).collect()
 }
@@ -94,7 +105,7 @@ fn product_lines(source: &str) -> usize {
     let mut lines = source.lines();
     let mut count = 0;
     while let Some(line) = lines.next() {
-        if line.trim_start() == "#[cfg(test)]" {
+        if is_of_tests(line) {
             let indent = &line[..line.len() - line.trim_start().len()];
             skip_item(&mut lines, indent);
         } else if is_code(line) {
@@ -189,6 +200,11 @@ fn one() {
     if three() {
         four();
     }
+}
+
+#[cfg(any(test, feature = \"test-support\"))]
+pub fn eight() {
+    nine();
 }
 
 #[cfg(test)]
