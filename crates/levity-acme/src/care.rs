@@ -15,7 +15,7 @@ use crate::renewal;
 use crate::reports::Report;
 use crate::run::Run;
 use crate::settings::Authority;
-use crate::state::State;
+use crate::state::NameState;
 
 /// How long to wait while another server works on the same name.
 const OTHER_PAUSE: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ pub struct Known<'n> {
     name: &'n str,
     /// The certificate, if clients would accept it.
     pub certificate: Option<Certificate>,
-    state: State,
+    state: NameState,
     /// Why files that are there cannot be read now. Nothing is done for the name then, since it might have all it needs.
     unread: Option<String>,
 }
@@ -101,7 +101,7 @@ impl<'n> Known<'n> {
     /// What the folder says. Blocks.
     pub fn read(run: &Run, name: &'n str) -> Self {
         let certificate = read_certificate(run, name);
-        let state = State::load(&run.folder, name, run.log);
+        let state = NameState::load(&run.folder, name, run.log);
         let unread = state.as_ref().err().or(certificate.as_ref().err()).cloned();
         let accepted = |one: &Certificate| one.is_for(name) && SystemTime::now() < one.not_after;
         Self {
@@ -284,7 +284,7 @@ impl<'n> Known<'n> {
         if self.certificate.is_some() && self.authority(run).is_none() {
             self.state.replaced(&directories(run), SystemTime::now());
         }
-        self.state = State {
+        self.state = NameState {
             replacements: std::mem::take(&mut self.state.replacements),
             refusals: std::mem::take(&mut self.state.refusals),
             records: std::mem::take(&mut self.state.records),
@@ -295,7 +295,7 @@ impl<'n> Known<'n> {
                 SystemTime::now() + renewal::pause(1, Some(&certificate)),
             )),
             ask_at: Some(seconds(SystemTime::now())),
-            ..State::default()
+            ..NameState::default()
         };
         self.certificate = Some(certificate);
         self.save(run);

@@ -71,7 +71,7 @@ mod stored;
 pub use self::reports::Report;
 pub use self::service::{Acme, Plan};
 pub use self::settings::{Authority, DnsSettings, ExternalAccount, Method, Settings};
-pub use self::state::State;
+pub use self::state::NameState;
 pub use self::stored::Stored;
 
 /// Where lines for the operator go.

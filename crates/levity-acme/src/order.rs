@@ -19,7 +19,7 @@ use crate::records::{self, When};
 use crate::renewal;
 use crate::run::Run;
 use crate::settings::{Authority, Method};
-use crate::state::{Pending, Record, State};
+use crate::state::{NameState, Pending, Record};
 
 /// How long an authority may take to look at a name, or to issue a certificate.
 const PATIENCE: RetryPolicy = RetryPolicy::new().timeout(Duration::from_secs(5 * 60));
@@ -37,7 +37,7 @@ pub struct Attempt<'r> {
     name: &'r str,
     /// The certificate that is replaced.
     replaces: Option<&'r Certificate>,
-    state: &'r mut State,
+    state: &'r mut NameState,
     /// The ways to prove the name that the authority has not accepted.
     refused: Vec<Method>,
     /// The way of the order at hand.
@@ -78,7 +78,7 @@ impl<'r> Attempt<'r> {
         authority: &'r Authority,
         name: &'r str,
         replaces: Option<&'r Certificate>,
-        state: &'r mut State,
+        state: &'r mut NameState,
     ) -> Self {
         Self {
             run,

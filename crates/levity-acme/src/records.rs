@@ -7,7 +7,7 @@ use levity_tls::in_words;
 use crate::clock::{at, seconds};
 use crate::renewal;
 use crate::run::Run;
-use crate::state::{Record, State};
+use crate::state::{NameState, Record};
 
 /// How often a record is tried to be removed: for about five days.
 const TRIES_MAX: u32 = 10;
@@ -22,7 +22,7 @@ pub enum When {
 }
 
 /// Removes all that `state` has and whose time has come, which is not saved. One that stays is tried again later.
-pub async fn remove(run: &Run, state: &mut State, when: When) {
+pub async fn remove(run: &Run, state: &mut NameState, when: When) {
     let now = SystemTime::now();
     let is_due = |record: &Record| record.remove_at.is_none_or(|time| at(time) <= now);
     let records = std::mem::take(&mut state.records).into_iter();
@@ -85,15 +85,15 @@ mod tests {
         Run::new(&settings, &Arc::default(), &Arc::default(), |_| {}).expect("a folder")
     }
 
-    fn with_record() -> State {
-        State {
+    fn with_record() -> NameState {
+        NameState {
             records: vec![Record {
                 name: RECORD.to_owned(),
                 value: "v".to_owned(),
                 failures: 0,
                 remove_at: None,
             }],
-            ..State::default()
+            ..NameState::default()
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use levity_tls::Certificate;
 
 use crate::clock::at;
-use crate::state::State;
+use crate::state::NameState;
 
 /// What is known of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Report {
 impl Report {
     /// That of `name`.
     #[must_use]
-    pub fn of(name: &str, certificate: Option<&Certificate>, state: &State) -> Self {
+    pub fn of(name: &str, certificate: Option<&Certificate>, state: &NameState) -> Self {
         let next = state.renew_at.max(state.not_before);
         Self {
             name: name.to_owned(),

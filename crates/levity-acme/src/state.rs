@@ -47,7 +47,7 @@ impl Limit {
 /// Everything about a name that has to outlive a restart.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct State {
+pub struct NameState {
     /// The directory of the authority that has issued the certificate.
     pub directory: Option<String>,
     /// Orders that have not ended, at most one of each authority.
@@ -124,7 +124,7 @@ pub struct Pending {
     pub key: String,
 }
 
-impl State {
+impl NameState {
     /// The order at the authority with this directory that has not ended.
     pub(crate) fn order(&self, directory: &str) -> Option<&Pending> {
         self.orders.iter().find(|one| one.directory == directory)
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn an_authority_looks_in_vain_four_times_an_hour() {
-        let (mut state, start) = (State::default(), at(1_800_000_000));
+        let (mut state, start) = (NameState::default(), at(1_800_000_000));
         for minute in 0..4 {
             let now = start + MINUTE * minute;
             assert_eq!(state.next_proof("x", now), None);
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn servers_with_different_authorities_agree_after_a_while() {
-        let (mut state, start) = (State::default(), at(1_800_000_000));
+        let (mut state, start) = (NameState::default(), at(1_800_000_000));
         let replacements = (0..1000).filter(|minute| {
             let now = start + MINUTE * *minute;
             let mine = ["x", "y"][*minute as usize % 2];
@@ -283,7 +283,7 @@ mod tests {
             url: None,
             key: key.to_owned(),
         };
-        let mut state = State::default();
+        let mut state = NameState::default();
         for (directory, key) in [("x", "1"), ("y", "2"), ("x", "3")] {
             state.begin_order(order(directory, key));
         }
@@ -298,10 +298,10 @@ mod tests {
         fn log(_: std::fmt::Arguments<'_>) {}
         let state = tempfile::tempdir().expect("a folder");
         let folder = Folder::open(state.path()).expect("a folder");
-        let load = |name: &str| State::load(&folder, name, log);
-        assert_eq!(load("new.test"), Ok(State::default()));
+        let load = |name: &str| NameState::load(&folder, name, log);
+        assert_eq!(load("new.test"), Ok(NameState::default()));
         std::fs::write(folder.state("broken.test"), "{").expect("written");
-        assert_eq!(load("broken.test"), Ok(State::default()));
+        assert_eq!(load("broken.test"), Ok(NameState::default()));
         // As unreadable as a file on a disk with errors.
         std::fs::create_dir(folder.state("disk.test")).expect("made");
         let reason = load("disk.test").expect_err("no file");
@@ -314,7 +314,7 @@ mod tests {
         let path = folder.path().join("state.json");
         let text = r#"{"order": {"directory": "x", "url": null, "key": "k"}, "failures": 2}"#;
         std::fs::write(&path, text).expect("written");
-        let state = State::read(&path).expect("read");
+        let state = NameState::read(&path).expect("read");
         assert_eq!(state.failures, 2);
     }
 }

@@ -6,7 +6,7 @@ use levity_tls::Certificate;
 
 use crate::folder::{self, certificate_path, is_worked_on, state_path};
 use crate::reports::Report;
-use crate::state::{State, Unread};
+use crate::state::{NameState, Unread};
 
 /// The folder, which need not be there. Everything here blocks.
 #[derive(Debug, Clone)]
@@ -35,12 +35,12 @@ impl Stored {
     /// What is known of `name`. The error is why that cannot be read, or else why the last attempt has failed.
     #[must_use]
     pub fn report(&self, name: &str) -> Report {
-        let state = State::read(&state_path(&self.state, name)).map_err(Unread::into_reason);
+        let state = NameState::read(&state_path(&self.state, name)).map_err(Unread::into_reason);
         let certificate = self.certificate(name);
         let mut report = Report::of(
             name,
             certificate.as_ref().ok().and_then(Option::as_ref),
-            state.as_ref().unwrap_or(&State::default()),
+            state.as_ref().unwrap_or(&NameState::default()),
         );
         let unread = certificate.err().or(state.err());
         report.error = unread.or(report.error);
@@ -88,7 +88,7 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let stored = Stored::new(state.path());
         assert_eq!(stored.names(), Ok(Vec::new()));
-        let none = Report::of("a.test", None, &State::default());
+        let none = Report::of("a.test", None, &NameState::default());
         assert_eq!(stored.report("a.test"), none);
         let mut left = fs::read_dir(state.path()).expect("a folder");
         assert!(left.next().is_none());
@@ -104,10 +104,10 @@ mod tests {
         };
         write("*.a.test", &pem("*.a.test"));
         write("broken.test", "nothing");
-        let kept = State {
+        let kept = NameState {
             renew_at: Some(70),
             last_error: Some("refused".to_owned()),
-            ..State::default()
+            ..NameState::default()
         };
         kept.save(&folder, "*.a.test").expect("saved");
         let stored = Stored::new(state.path());

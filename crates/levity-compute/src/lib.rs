@@ -138,7 +138,7 @@ fn start(class: Class, number: usize, lane: &Arc<Lane>) -> io::Result<JoinHandle
     let builder = thread::Builder::new().name(name.to_owned());
     builder.spawn(move || {
         match class {
-            Class::Response => priority::set_for_compute(),
+            Class::Response => priority::set_for_disk(),
             Class::Idle => priority::set_for_idle(),
         }
         lane.serve(number);

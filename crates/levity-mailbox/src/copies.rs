@@ -17,9 +17,9 @@ use slab::Slab;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::by_name::ByName;
-use crate::kept::State;
+use crate::kept::CopyState;
 use crate::name::Name;
-use crate::protocol::{Command, Event};
+use crate::protocol::{BoxEvent, Command};
 use crate::settings::Settings;
 
 /// The number of receivers that are woken before others run.
@@ -51,7 +51,7 @@ pub(crate) struct Copy {
     /// The number of the owner.
     owner: usize,
     pub(crate) settings: Arc<Settings>,
-    state: RefCell<State>,
+    state: RefCell<CopyState>,
     /// The wakers of the receivers; `None` for one that does not wait.
     waiting: RefCell<Slab<Option<Waker>>>,
     /// The place at which to continue to wake receivers. It goes round, so that all have their turn while messages come faster
@@ -117,11 +117,6 @@ impl Copies {
         let (reply, answer) = oneshot::channel();
         self.send(owner, command(reply));
         answer
-    }
-
-    /// Passes `command` to the owner of `name`.
-    pub fn send_to_owner_of(&self, name: &Name, command: Command) {
-        self.send(self.owner_of(name), command);
     }
 
     /// The number of boxes that receivers of the event loop read.
@@ -211,7 +206,7 @@ impl Copies {
     }
 
     /// Applies a change that an owner has reported.
-    pub fn apply(&self, event: Event, now: SystemTime) {
+    pub fn apply(&self, event: BoxEvent, now: SystemTime) {
         let copy = self.copies.borrow().get(&event.name).cloned();
         let Some(copy) = copy.filter(|copy| copy.number == event.copy) else {
             return;
@@ -279,7 +274,7 @@ impl Copy {
             number,
             name,
             owner,
-            state: RefCell::new(State::new(settings.keeps_all)),
+            state: RefCell::new(CopyState::new(settings.keeps_all)),
             settings,
             waiting: RefCell::default(),
             wake_next: Cell::default(),
@@ -288,7 +283,7 @@ impl Copy {
         }
     }
 
-    pub(crate) fn state(&self) -> RefMut<'_, State> {
+    pub(crate) fn state(&self) -> RefMut<'_, CopyState> {
         self.state.borrow_mut()
     }
 

@@ -33,7 +33,7 @@ const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a copy has been told by the owner.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct CopyState {
     /// `None` until the owner has opened the box.
     kept: Option<Kept>,
     /// Messages, and the number below which all are lost, that were reported while others may have been missing.
@@ -96,7 +96,7 @@ pub enum Next {
     Failed(StoreError),
 }
 
-impl State {
+impl CopyState {
     /// The state of a copy that the owner was asked to open.
     pub(crate) fn new(keeps_all: bool) -> Self {
         Self {

@@ -2,7 +2,7 @@
 //!
 //! A box has one [`Owner`], which numbers its messages and drives the [`Store`] that keeps them. Event loops have
 //! [copies](Copies) of the boxes that their own receivers read. Loops and owners exchange [commands](Command) and
-//! [events](Event) through queues; no lock is taken. Knows no HTTP.
+//! [events](BoxEvent) through queues; no lock is taken. Knows no HTTP.
 //!
 //! - A store (`store.rs`, with one suite for all of them) never waits in a method: what takes time
 //!   is a future, so the owner serves other boxes while one waits for a server. Messages of a box
@@ -56,7 +56,7 @@ pub use making::{Encoded, Making, Place};
 pub use message::{Draft, Message};
 pub use name::Name;
 pub use owner::{Owner, OwnerFigures, Reports, run};
-pub use protocol::{Command, Delivery, Event, EventKind, Info, Progress, Published};
+pub use protocol::{BoxEvent, Command, Delivery, EventKind, Info, Progress, Published};
 pub use settings::{Mode, Settings};
 pub use shared::SharedStore;
 pub use store::{

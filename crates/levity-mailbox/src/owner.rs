@@ -20,7 +20,7 @@ use crate::by_name::ByName;
 use crate::clock::{follow_wall, steady_time};
 use crate::copies::Copies;
 use crate::name::Name;
-use crate::protocol::{Command, Delivery, Event, EventKind, Info, Progress, Published};
+use crate::protocol::{BoxEvent, Command, Delivery, EventKind, Info, Progress, Published};
 use crate::settings::Settings;
 use crate::store::{Append, Appended, Change, Store, StoreError, Summary};
 use crate::stream_state::Refused;
@@ -62,11 +62,11 @@ pub enum Reports {
     /// To the event loop that runs the owner: at once.
     Here(Weak<Copies>),
     /// To another one.
-    Queue(mpsc::UnboundedSender<Event>),
+    Queue(mpsc::UnboundedSender<BoxEvent>),
 }
 
 impl Reports {
-    fn report(&self, event: Event, now: SystemTime) {
+    fn report(&self, event: BoxEvent, now: SystemTime) {
         match self {
             Self::Here(copies) => {
                 if let Some(copies) = copies.upgrade() {
@@ -321,7 +321,7 @@ impl<S: Store> Owner<S> {
         now: SystemTime,
     ) {
         for CopyAt { worker, copy } in copies {
-            let event = Event {
+            let event = BoxEvent {
                 name: name.clone(),
                 copy,
                 kind: kind.clone(),

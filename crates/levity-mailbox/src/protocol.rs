@@ -142,7 +142,7 @@ pub struct Published {
 
 /// What an owner reports to a copy.
 #[derive(Debug, Clone)]
-pub struct Event {
+pub struct BoxEvent {
     /// The box.
     pub name: Name,
     /// The number of the copy, as [`Command::Open`] gave it. What was on its way to an earlier copy of the event loop is not

@@ -198,7 +198,7 @@ impl Depth {
         };
         let window = mem::replace(&mut search.window, Window::new());
         search.window.start = Some(now);
-        let is_slow = search.is_slow(&window);
+        let is_slow = search.note_latencies(&window);
         // Also if the depth holds no job back: the loops that would submit more may be waiting for a processor.
         let was_capped = search.is_capped;
         search.is_capped = window.waits_for_processor(was_capped);
@@ -301,8 +301,8 @@ impl Search {
         depth
     }
 
-    /// Whether the latency of any size class was much longer than its best one. Updates the best ones.
-    fn is_slow(&mut self, window: &Window) -> bool {
+    /// Notes the latency of each size class. Returns whether any was much longer than its best one.
+    fn note_latencies(&mut self, window: &Window) -> bool {
         let mut is_slow = false;
         for (best, latencies) in self.best_latencies.iter_mut().zip(&window.latencies) {
             let Some(median) = latencies.median() else {

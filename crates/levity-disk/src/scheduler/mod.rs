@@ -80,7 +80,7 @@ use device_load::{DeviceLoads, LoadGuard};
 use device_queues::{Admission, DeviceQueues, Overdue};
 use direct_policy::DirectPolicy;
 use shared_job::SharedJob;
-use submissions::{Event, PendingJob, Submissions};
+use submissions::{PendingJob, SchedulerEvent, Submissions};
 
 /// Checks per `dead_after` while jobs are in flight.
 const CHECKS_PER_DEATH: u32 = 8;
@@ -203,13 +203,13 @@ impl Scheduler {
             let event = self.submissions.next(busy.then_some(interval));
             self.cpu_quota.look();
             match event {
-                Event::Submitted(pending) => {
+                SchedulerEvent::Submitted(pending) => {
                     self.admit(pending);
                     self.submissions.arrived();
                 }
-                Event::MemoryFreed => self.pump(None),
-                Event::TimedOut => {}
-                Event::Closed => return,
+                SchedulerEvent::MemoryFreed => self.pump(None),
+                SchedulerEvent::TimedOut => {}
+                SchedulerEvent::Closed => return,
             }
             if checked.elapsed() >= interval {
                 self.cpu_quota.refresh();

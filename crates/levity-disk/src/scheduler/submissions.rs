@@ -44,7 +44,7 @@ impl PendingJob {
 }
 
 /// An event for the scheduler.
-pub(super) enum Event {
+pub(super) enum SchedulerEvent {
     /// Handle a new job.
     Submitted(PendingJob),
     /// Start jobs that wait for memory.
@@ -118,7 +118,7 @@ impl Submissions {
     }
 
     /// Waits for the next event, at most for `timeout` if there is one. Only for the scheduler's thread.
-    pub(super) fn next(&self, timeout: Option<Duration>) -> Event {
+    pub(super) fn next(&self, timeout: Option<Duration>) -> SchedulerEvent {
         loop {
             if let Some(event) = self.poll() {
                 return event;
@@ -128,20 +128,20 @@ impl Submissions {
                 None => self.parker.park_unless(has_event),
                 Some(time) => {
                     self.parker.park_timeout_unless(time, has_event);
-                    return self.poll().unwrap_or(Event::TimedOut);
+                    return self.poll().unwrap_or(SchedulerEvent::TimedOut);
                 }
             }
         }
     }
 
-    fn poll(&self) -> Option<Event> {
+    fn poll(&self) -> Option<SchedulerEvent> {
         if self.memory_freed.swap(false, Ordering::SeqCst) {
-            return Some(Event::MemoryFreed);
+            return Some(SchedulerEvent::MemoryFreed);
         }
         if let Some(pending) = self.jobs.pop() {
-            return Some(Event::Submitted(pending));
+            return Some(SchedulerEvent::Submitted(pending));
         }
-        self.is_finished().then_some(Event::Closed)
+        self.is_finished().then_some(SchedulerEvent::Closed)
     }
 
     fn has_event(&self) -> bool {

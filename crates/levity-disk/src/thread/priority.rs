@@ -40,17 +40,11 @@ pub fn set_for_loop() {
     let _ = set_slice(LOOP_SLICE);
 }
 
-/// Lowers the priority of the calling thread, a disk thread, below that of event loops. Call it at the start
-/// of the thread. Does not block. Has no effect where the calls are refused.
-pub(crate) fn set_for_disk() {
+/// Lowers the priority of the calling thread, one that serves the disk or computes for a response, below that of event
+/// loops. Call it at the start of the thread. Does not block. Has no effect where the calls are refused.
+pub fn set_for_disk() {
     let _ = set_disk_nice();
     let _ = set_slice(DEFAULT_SLICE);
-}
-
-/// Gives the calling thread, one that computes for a response, the priority of a disk thread. Call it at the start of
-/// the thread. Does not block. Has no effect where the calls are refused.
-pub fn set_for_compute() {
-    set_for_disk();
 }
 
 /// Lets the calling thread run only while a processor is idle (`SCHED_IDLE`, Linux 2.6.23): work that nobody waits for

@@ -68,7 +68,7 @@ impl Rig {
 
     fn apply(&self, copy: u64, kind: EventKind) {
         let name = name("a");
-        self.copies.apply(Event { name, copy, kind }, NOW);
+        self.copies.apply(BoxEvent { name, copy, kind }, NOW);
     }
 
     fn append(&self, sequence: u64) {
@@ -486,7 +486,7 @@ fn a_copy_is_queued_once_and_boxes_take_turns() {
         assert!(other.poll_open().is_pending());
     }
     (1..100).for_each(|sequence| rig.append(sequence));
-    let event = Event {
+    let event = BoxEvent {
         name: name("b"),
         copy: 1,
         kind: opened(),

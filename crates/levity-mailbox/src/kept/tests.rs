@@ -71,15 +71,15 @@ fn appended(sequence: u64, lost: u64) -> EventKind {
     }
 }
 
-fn state(events: impl IntoIterator<Item = EventKind>) -> State {
-    let mut state = State::new(false);
+fn state(events: impl IntoIterator<Item = EventKind>) -> CopyState {
+    let mut state = CopyState::new(false);
     events.into_iter().for_each(|event| {
         state.apply(event, at(0));
     });
     state
 }
 
-fn begin(state: &State, cursor: Cursor) -> Position {
+fn begin(state: &CopyState, cursor: Cursor) -> Position {
     at_once(state.begin(Some(cursor), Mode::Topic, false))
 }
 
@@ -91,7 +91,7 @@ fn at_once(begin: Begin) -> Position {
 }
 
 /// What a receiver gets until it has to wait.
-fn rest(state: &mut State, position: &mut Position) -> String {
+fn rest(state: &mut CopyState, position: &mut Position) -> String {
     let mut out = Vec::new();
     while let Some(next) = state.next(Some(position), at(100)) {
         match next {
@@ -104,7 +104,7 @@ fn rest(state: &mut State, position: &mut Position) -> String {
     out.join(" ")
 }
 
-fn all_from(state: &mut State, cursor: Cursor) -> String {
+fn all_from(state: &mut CopyState, cursor: Cursor) -> String {
     let mut position = begin(state, cursor);
     rest(state, &mut position)
 }
@@ -139,7 +139,7 @@ fn a_cursor_beyond_what_is_known_waits_for_what_is_kept_now() {
     ] {
         let mut state = state([opened(1, 3)]);
         let cursor = Some(Cursor::After(beyond));
-        let begin = |state: &State| state.begin(cursor, Mode::Topic, false);
+        let begin = |state: &CopyState| state.begin(cursor, Mode::Topic, false);
         assert!(matches!(begin(&state), Begin::Beyond(_)));
         let asked = state.ask();
         assert!(!state.has_answered(asked));
@@ -155,7 +155,7 @@ fn a_cursor_beyond_what_is_known_waits_for_what_is_kept_now() {
 #[test]
 fn without_a_cursor_an_inbox_gives_what_was_not_read() {
     let mut state = state([opened(1, 6)]);
-    let begin_inbox = |state: &State| at_once(state.begin(None, Mode::Inbox, false));
+    let begin_inbox = |state: &CopyState| at_once(state.begin(None, Mode::Inbox, false));
     let mut position = begin_inbox(&state);
     assert_eq!(rest(&mut state, &mut position), "1 2 3 4 5");
     assert!(state.mark_read(id(EPOCH, 3)));
@@ -202,7 +202,7 @@ fn early_messages_come_once_and_in_order() {
 
 #[test]
 fn no_more_early_messages_are_kept_than_the_box_keeps() {
-    let mut state = State::new(false);
+    let mut state = CopyState::new(false);
     for sequence in 1..1000 {
         state.apply(appended(sequence, sequence.saturating_sub(2)), at(0));
         assert!(state.early.len() <= 3);
@@ -304,7 +304,7 @@ fn what_is_kept_comes_before_the_end() {
     open.apply(EventKind::Removed, at(0));
     assert!(open.has_ended() && open.failure().is_none());
     assert_eq!(rest(&mut open, &mut position), "1 2 removed");
-    let mut waiting = State::new(false);
+    let mut waiting = CopyState::new(false);
     let error = StoreError::Unavailable("down".to_owned());
     waiting.apply(EventKind::Failed(error.clone()), at(0));
     assert_eq!(waiting.failure(), Some(&error));
@@ -537,7 +537,7 @@ fn the_copy_of_a_stream_is_bounded_whatever_the_store_keeps() {
         lost: 1,
     };
     for (bytes, kept) in [(1, 64), (64 * 1024, 4), (1 << 20, 1)] {
-        let mut state = State::new(true);
+        let mut state = CopyState::new(true);
         state.apply(opened(1, 1), at(0));
         for sequence in 1..=100 {
             state.apply(large(sequence, bytes), at(0));

@@ -113,7 +113,7 @@ impl Store for Scripted {
 /// An owner with three event loops.
 struct Rig<S> {
     owner: Owner<S>,
-    events: Vec<mpsc::UnboundedReceiver<Event>>,
+    events: Vec<mpsc::UnboundedReceiver<BoxEvent>>,
     figures: Arc<OwnerFigures>,
 }
 
@@ -198,7 +198,7 @@ impl<S: Store> Rig<S> {
     /// What an event loop was told.
     fn events(&mut self, worker: usize) -> Vec<String> {
         let events = std::iter::from_fn(|| self.events[worker].try_recv().ok());
-        let text = |event: Event| {
+        let text = |event: BoxEvent| {
             assert_eq!(event.name, a());
             let kind = match event.kind {
                 EventKind::Opened(opened) => format!("opened, next {}", opened.next),

@@ -420,9 +420,9 @@ mod tests {
 
         let state = Path::new(folder.path()).join("tls");
         let server = levity_acme::folder::Folder::open(&state).expect("a folder");
-        let kept = levity_acme::State {
+        let kept = levity_acme::NameState {
             last_error: Some("refused".to_owned()),
-            ..levity_acme::State::default()
+            ..levity_acme::NameState::default()
         };
         kept.save(&server, "a.example.org").expect("saved");
         let ran = levity(&["certs", &file, "--retry"]);

@@ -88,8 +88,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The sender is `user`, whose name applications get in `header`. A name that no header can have is not told.
-    pub fn is_user(&mut self, user: Vec<u8>, header: Option<&String>) {
+    /// Notes that the sender is `user`, whose name applications get in `header`. A name that no header can have is not told.
+    pub fn set_user(&mut self, user: Vec<u8>, header: Option<&String>) {
         let is_plain = user.trim_ascii().len() == user.len()
             && !user.is_empty()
             && !user.iter().any(u8::is_ascii_control);

@@ -302,7 +302,7 @@ fn explain_answer(worker: &Worker, location: Option<&Location>, response: &Respo
 fn unchecked_root<'a>(handling: &Handling<'_>, location: &'a Location) -> Option<&'a LiveRoot> {
     let root = &location.files.as_ref()?.root;
     let now = handling.disk.trace.step_began();
-    handling.disk.has_to_check(root, now).then_some(root)
+    handling.disk.note_use_and_ask(root, now).then_some(root)
 }
 
 /// Prepares `request` for the handlers of `location`.

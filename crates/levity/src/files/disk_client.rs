@@ -332,15 +332,15 @@ impl<'a> DiskClient<'a> {
 
     /// Records that a request at `now` uses `root`. Waits for a check of the root if the last one is too old.
     pub async fn ensure_checked(&mut self, root: &LiveRoot, now: Instant) {
-        if self.has_to_check(root, now) {
+        if self.note_use_and_ask(root, now) {
             Box::pin(self.check(root)).await;
         }
     }
 
     /// Records that a request at `now` uses `root`. Returns whether it has to [`check`](Self::check) it first, because the
     /// last check is too old.
-    pub fn has_to_check(&self, root: &LiveRoot, now: Instant) -> bool {
-        root.is_overdue(now, self.config.config.disk.root_ttl())
+    pub fn note_use_and_ask(&self, root: &LiveRoot, now: Instant) -> bool {
+        root.note_use(now, self.config.config.disk.root_ttl())
     }
 
     /// Checks whether another root has replaced `root`, and waits for the result.

@@ -97,7 +97,7 @@ impl LiveRoot {
 
     /// Records that a request at `now` uses the root. True when the last check is too old, so that the
     /// request has to wait for one.
-    pub fn is_overdue(&self, now: Instant, ttl: Duration) -> bool {
+    pub fn note_use(&self, now: Instant, ttl: Duration) -> bool {
         let now_ms = self.ms(now);
         let used_ms = self.used_ms.load(Ordering::Relaxed);
         // Written rarely, because all event loops share the cache line.

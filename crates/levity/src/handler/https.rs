@@ -95,7 +95,7 @@ impl Handling<'_> {
             let field = (CLIENT_CERT.to_owned(), value.into_bytes());
             let user = certificate.name.clone().into_bytes();
             self.identity.fields.push(field);
-            self.identity.is_user(user, None);
+            self.identity.set_user(user, None);
         }
         None
     }

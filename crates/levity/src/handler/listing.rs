@@ -17,7 +17,7 @@ use crate::message::request::Request;
 use crate::resolve::servable::in_folder;
 use crate::respond::archive::{self, Archive};
 use crate::respond::listing::html::Readme;
-use crate::respond::listing::snapshot::{Failure, Key, Shared, Snapshot};
+use crate::respond::listing::snapshot::{Failure, Key, SharedSnapshot, Snapshot};
 use crate::respond::listing::{self, Entries, Form, Reading, Subject};
 use crate::route::{Files, Location, Sought};
 use crate::shares::{Portion, Resource};
@@ -61,14 +61,14 @@ impl<'a> Handling<'a> {
             changed: files.changed(files.beneath(&request.path)),
         };
         let is_large = directory.meta().size > SMALL_BYTES_MAX;
-        if subject.form.is_sorted() && (is_large || Shared::find(key, recency).is_some()) {
+        if subject.form.is_sorted() && (is_large || SharedSnapshot::find(key, recency).is_some()) {
             if is_head {
                 return listing::header(subject);
             }
             let reader = DirectoryReader::new(directory.clone());
             let disk = self.disk.detached(&self.worker.core);
             let claims = self.claims();
-            let shared = Shared::find_or_make(&disk, &claims, key, recency, reader, None);
+            let shared = SharedSnapshot::find_or_make(&disk, &claims, key, recency, reader, None);
             return self
                 .shared_listing(request, at, subject, directory, shared)
                 .await;
@@ -86,7 +86,8 @@ impl<'a> Handling<'a> {
         } else if subject.form.is_sorted() {
             drop(hold);
             let (claims, directory) = (self.claims(), reader.directory().clone());
-            let shared = Shared::find_or_make(&disk, &claims, key, recency, reader, Some(piece));
+            let shared =
+                SharedSnapshot::find_or_make(&disk, &claims, key, recency, reader, Some(piece));
             self.shared_listing(request, at, subject, directory, shared)
                 .await
         } else {
@@ -194,7 +195,7 @@ impl<'a> Handling<'a> {
         (location, files): (&'a Location, &Files),
         mut subject: Subject,
         directory: Arc<OpenFile>,
-        shared: Arc<Shared>,
+        shared: Arc<SharedSnapshot>,
     ) -> Response {
         let failure = match shared.snapshot().await {
             Ok(snapshot) => {

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use levity_mailbox::memory::MemoryStore;
 use levity_mailbox::{
-    Command, Copies, Event, Owner, OwnerFigures, Reports, new_epoch, run, steady_time,
+    BoxEvent, Command, Copies, Owner, OwnerFigures, Reports, new_epoch, run, steady_time,
 };
 use tokio::sync::mpsc;
 use tokio::task;
@@ -21,7 +21,7 @@ pub struct LocalParts {
     /// All owners of the process.
     pub owners: Vec<mpsc::UnboundedSender<Command>>,
     /// The changes that owners report.
-    pub events: mpsc::UnboundedReceiver<Event>,
+    pub events: mpsc::UnboundedReceiver<BoxEvent>,
     /// The owner that runs on this loop, where messages are kept in memory.
     pub own: Option<OwnParts>,
 }
@@ -31,7 +31,7 @@ pub struct OwnParts {
     /// What it is asked for.
     pub commands: mpsc::UnboundedReceiver<Command>,
     /// Where it reports changes, by the number of the event loop.
-    pub workers: Vec<mpsc::UnboundedSender<Event>>,
+    pub workers: Vec<mpsc::UnboundedSender<BoxEvent>>,
     /// What it counts.
     pub figures: Arc<OwnerFigures>,
 }
@@ -49,7 +49,7 @@ async fn keep_up(
     copies: Rc<Copies>,
     worker: usize,
     own: Option<OwnParts>,
-    events: mpsc::UnboundedReceiver<Event>,
+    events: mpsc::UnboundedReceiver<BoxEvent>,
 ) {
     if let Some(own) = own {
         let store = MemoryStore::new(new_epoch(SystemTime::now()));
@@ -63,7 +63,7 @@ async fn keep_up(
     apply_events(&copies, events).await;
 }
 
-async fn apply_events(copies: &Copies, mut events: mpsc::UnboundedReceiver<Event>) {
+async fn apply_events(copies: &Copies, mut events: mpsc::UnboundedReceiver<BoxEvent>) {
     let mut received = Vec::with_capacity(EVENTS_MAX);
     let mut left = EVENTS_MAX;
     loop {

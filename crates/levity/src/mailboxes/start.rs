@@ -16,7 +16,7 @@ use levity_mailbox::disk::{DiskStore, Options};
 #[cfg(feature = "redis")]
 use levity_mailbox::redis::RedisStore;
 use levity_mailbox::{
-    Budget, Command, Event, Owner, OwnerFigures, Reports, Store, run, steady_time,
+    BoxEvent, Budget, Command, Owner, OwnerFigures, Reports, Store, run, steady_time,
 };
 use levity_telemetry::diagnostics;
 use tokio::runtime::{Builder, LocalOptions};
@@ -64,7 +64,7 @@ fn queues<T>(count: usize) -> Queues<T> {
 /// What each event loop needs, of which some have an owner of their own.
 fn loops(
     owners: &[mpsc::UnboundedSender<Command>],
-    events: Vec<mpsc::UnboundedReceiver<Event>>,
+    events: Vec<mpsc::UnboundedReceiver<BoxEvent>>,
     own: impl Iterator<Item = Option<OwnParts>>,
 ) -> Vec<LocalParts> {
     let loops = events.into_iter().zip(own).enumerate();

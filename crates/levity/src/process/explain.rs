@@ -22,7 +22,7 @@ use tokio::task;
 use crate::explanation::{Explanation, Remark, Topic};
 use crate::loop_core::completions::Completions;
 use crate::mailboxes::start;
-use crate::process::server::Shared;
+use crate::process::server::SharedParts;
 use crate::route::path_of;
 use crate::serve::serve_unaccepted;
 use crate::tls::certificates::Origin;
@@ -102,7 +102,7 @@ fn answer(question: Question) -> io::Result<Answer> {
     config.disk.watch = Watch::Off;
     let hidden = configured.hidden.clone();
     diagnostics::start_changed(move |line| hidden.hide(&line).into_owned())?;
-    let shared = Shared::start(&config, false)?;
+    let shared = SharedParts::start(&config, false)?;
     let explanation = Explanation::default();
     let listener = listener(&question, &configured, &explanation);
     if listener.is_some_and(|listener| listener.tls) {

@@ -99,7 +99,7 @@ fn shared_cache(
 }
 
 /// Starts the store of mailboxes.
-fn start_mailboxes(shared: &Shared) -> io::Result<mailboxes::start::Started> {
+fn start_mailboxes(shared: &SharedParts) -> io::Result<mailboxes::start::Started> {
     let store = &shared.service.config.mailbox_store;
     let budget = shared.parts.mailboxes.budget.clone();
     mailboxes::start::start(store, shared.workers, budget)
@@ -178,7 +178,7 @@ fn start_compute() -> io::Result<Arc<Compute>> {
 }
 
 /// What all workers have in common.
-pub struct Shared {
+pub struct SharedParts {
     service: Arc<Service>,
     parts: ServiceParts,
     cache: Arc<SharedCache>,
@@ -189,7 +189,7 @@ pub struct Shared {
     workers: usize,
 }
 
-impl Shared {
+impl SharedParts {
     /// Opens everything that the configuration names except addresses; certificates only if there are to be clients. Blocks.
     ///
     /// # Errors
@@ -262,7 +262,7 @@ impl Shared {
 impl Server {
     fn start(plan: Plan, inherited: Arc<Inherited>, confinement: Confinement) -> io::Result<Self> {
         let config = &plan.config;
-        let shared = Shared::start(config, true)?;
+        let shared = SharedParts::start(config, true)?;
         shared.service.remove_stale_uploads(None);
         let count = shared.workers;
         let mut bound = bind_all(config, count, &inherited)?;
@@ -427,7 +427,7 @@ fn start_watcher(watch: levity_config::Watch) -> Option<Arc<Watcher>> {
 
 /// The sources of `/metrics`.
 fn sources(
-    shared: &Shared,
+    shared: &SharedParts,
     upstreams: &Arc<Upstreams>,
     tls: &Arc<CurrentTls>,
     mailboxes: Box<dyn Fn() -> MailboxFigures + Send + Sync>,

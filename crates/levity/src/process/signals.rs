@@ -66,7 +66,7 @@ struct Stops {
 }
 
 /// What the process is asked for.
-pub enum Event {
+pub enum SignalOrder {
     /// To end.
     Stop,
     /// To read the configuration again.
@@ -99,17 +99,17 @@ impl Signals {
     }
 
     /// Waits for the next signal.
-    pub async fn next(&mut self) -> Event {
+    pub async fn next(&mut self) -> SignalOrder {
         if mem::take(&mut self.has_to_reload) {
-            return Event::Reload;
+            return SignalOrder::Reload;
         }
         if mem::take(&mut self.has_to_reopen) {
-            return Event::Reopen;
+            return SignalOrder::Reopen;
         }
         tokio::select! {
-            () = self.stops.next() => Event::Stop,
-            _ = self.reload.recv() => Event::Reload,
-            _ = self.reopen.recv() => Event::Reopen,
+            () = self.stops.next() => SignalOrder::Stop,
+            _ = self.reload.recv() => SignalOrder::Reload,
+            _ = self.reopen.recv() => SignalOrder::Reopen,
         }
     }
 

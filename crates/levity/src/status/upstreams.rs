@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::seconds;
 use crate::upstream::Upstream;
-use crate::upstream::backend::{Backend, LastFailure, SHARE_OF_WEIGHT, State};
+use crate::upstream::backend::{Availability, Backend, LastFailure, SHARE_OF_WEIGHT};
 use crate::upstream::names::Unresolved;
 use crate::upstream::pool;
 use levity_telemetry::escape::escaped;
@@ -67,10 +67,10 @@ fn backend(
 ) -> Value {
     let full = backend.weight.saturating_mul(SHARE_OF_WEIGHT).max(1);
     let (state, left_alone) = match backend.state(now) {
-        State::Up => ("up", None),
-        State::Ejected(time) => ("left_alone", Some(seconds(time))),
-        State::Trial => ("trial", None),
-        State::Down => ("down", None),
+        Availability::Up => ("up", None),
+        Availability::Ejected(time) => ("left_alone", Some(seconds(time))),
+        Availability::Trial => ("trial", None),
+        Availability::Down => ("down", None),
     };
     let failure = backend.last_failure();
     let failure = failure.as_deref();

@@ -62,9 +62,9 @@ pub struct LastFailure {
     pub at: Instant,
 }
 
-/// The state of a backend, for display.
+/// Whether a backend gets requests, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum Availability {
     /// It gets requests.
     Up,
     /// Requests have failed. It gets none for this long.
@@ -225,15 +225,15 @@ impl Backend {
     }
 
     /// The current state.
-    pub fn state(&self, now: Instant) -> State {
+    pub fn state(&self, now: Instant) -> Availability {
         let now_ms = millis(now);
         match self.standing() {
-            _ if !self.is_well() => State::Down,
-            Standing::In { .. } => State::Up,
+            _ if !self.is_well() => Availability::Down,
+            Standing::In { .. } => Availability::Up,
             Standing::Out { until_ms } if now_ms < until_ms => {
-                State::Ejected(Duration::from_millis(until_ms - now_ms))
+                Availability::Ejected(Duration::from_millis(until_ms - now_ms))
             }
-            Standing::Out { .. } | Standing::Trial { .. } => State::Trial,
+            Standing::Out { .. } | Standing::Trial { .. } => Availability::Trial,
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::SystemTime;
 
-use levity_mailbox::{Command, Copies, Event, Name, Owner, OwnerFigures, Reports};
+use levity_mailbox::{BoxEvent, Command, Copies, Name, Owner, OwnerFigures, Reports};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::simulated::{Random, Server, Simulated};
@@ -41,7 +41,7 @@ struct OwnerTask {
 
 struct EventLoop {
     copies: Rc<Copies>,
-    events: mpsc::UnboundedReceiver<Event>,
+    events: mpsc::UnboundedReceiver<BoxEvent>,
     waking: Pin<Box<dyn Future<Output = ()>>>,
     bell: Arc<Bell>,
 }
@@ -100,10 +100,8 @@ impl Process {
 
     /// Sends a command from some event loop.
     pub fn send(&self, random: &mut Random, name: &Name, command: Command) {
-        random
-            .of(&self.loops)
-            .copies
-            .send_to_owner_of(name, command);
+        let copies = &random.of(&self.loops).copies;
+        copies.send(copies.owner_of(name), command);
     }
 
     pub fn run_owner(&mut self, random: &mut Random, now: SystemTime) {
@@ -150,7 +148,8 @@ impl Process {
             name: name.clone(),
             reply,
         };
-        self.loops[0].copies.send_to_owner_of(name, command);
+        let copies = &self.loops[0].copies;
+        copies.send(copies.owner_of(name), command);
         while self.run_all(now) || server.step() {}
         let info = answer.try_recv().expect("an answer").expect("no fault");
         info.expect("a box").receivers

@@ -81,7 +81,7 @@ impl<'a> Handling<'a> {
 
     fn let_user_in(&mut self, gate: &BasicAuth, given: Credentials) -> Outcome<'a> {
         let user = given.user.into_bytes();
-        self.identity.is_user(user, gate.user_header.as_ref());
+        self.identity.set_user(user, gate.user_header.as_ref());
         self.identity.hides_authorization = !gate.pass_authorization;
         Outcome::Next
     }

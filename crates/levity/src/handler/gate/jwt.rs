@@ -36,7 +36,7 @@ impl Gate for Jwt {
         match accepted(given, self, cx.now_s()) {
             Some(claims) => {
                 let user = claims.subject.unwrap_or_default().into_bytes();
-                cx.identity.is_user(user, self.user_header.as_ref());
+                cx.identity.set_user(user, self.user_header.as_ref());
                 cx.identity.claims = Some(Box::new(claims.all));
                 Decision::Now(Outcome::Next)
             }

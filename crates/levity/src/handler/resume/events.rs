@@ -81,8 +81,8 @@ impl Events {
         }
     }
 
-    /// Whether there was no receiver for as long as a stream is kept without.
-    fn is_abandoned(&mut self) -> bool {
+    /// Notes whether there are receivers. Returns whether there was none for as long as a stream is kept without.
+    fn note_receivers(&mut self) -> bool {
         if self.receivers > 0 {
             self.alone_since = None;
             self.abandoned = None;
@@ -96,7 +96,7 @@ impl Events {
     /// too many such streams.
     pub async fn is_given_up(&mut self) -> bool {
         self.look().await;
-        if self.is_abandoned() {
+        if self.note_receivers() {
             return true;
         }
         if self.receivers > 0 {
@@ -242,7 +242,7 @@ impl Events {
         match self.to.append(mem::take(&mut self.appends)).await {
             Some(receivers) => {
                 self.receivers = receivers;
-                !self.is_abandoned()
+                !self.note_receivers()
             }
             None => self.fail("nothing more is kept"),
         }

@@ -18,7 +18,7 @@ use super::{Server, in_words};
 use crate::process::confinement::Confinement;
 use crate::process::plan::Plan;
 use crate::process::service_manager;
-use crate::process::signals::{EarlySignals, Event, Signals};
+use crate::process::signals::{EarlySignals, SignalOrder, Signals};
 use crate::process::system_limits::lacking;
 use crate::serve::event_loop::Message;
 use crate::tls;
@@ -135,9 +135,9 @@ impl Server {
             tokio::select! {
                 now = ticks.tick() => self.parts.rate_limits.log_rest(now.into_std()),
                 event = signals.next() => match event {
-                    Event::Stop => return Ok(()),
-                    Event::Reload => reloading.begin(self, Text::New),
-                    Event::Reopen => self.logs.reopen(),
+                    SignalOrder::Stop => return Ok(()),
+                    SignalOrder::Reload => reloading.begin(self, Text::New),
+                    SignalOrder::Reopen => self.logs.reopen(),
                 },
                 _ = looks.tick() => {
                     reloading.begin_if_late(self);

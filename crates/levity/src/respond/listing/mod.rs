@@ -24,7 +24,7 @@ use levity_disk::{DirectoryReader, Entry, Kind, Listing};
 use levity_wire::accept;
 
 use self::html::Readme;
-use self::snapshot::{Shared, Snapshot, cut};
+use self::snapshot::{SharedSnapshot, Snapshot, cut};
 use super::generated::{Gathered, Generated, Output, Unreadable};
 use crate::files::disk_client::DetachedDisk;
 use crate::http::error::error;
@@ -231,7 +231,7 @@ fn sorted(
     subject: Subject,
     claims: &Claims,
     snapshot: Arc<Snapshot>,
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SharedSnapshot>>,
     hold: Hold,
 ) -> Generated {
     let of_snapshot = claims.hold(snapshot.clone());
@@ -328,7 +328,7 @@ pub async fn of_snapshot(
     subject: Subject,
     claims: &Claims,
     snapshot: Arc<Snapshot>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedSnapshot>,
 ) -> Response {
     let memory = claims.take(Resource::Listings, CLIENT_BYTES, Portion::Whole);
     let Ok(memory) = memory.await else {

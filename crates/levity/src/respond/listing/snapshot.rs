@@ -271,16 +271,16 @@ pub struct Key {
 }
 
 /// A snapshot for all clients that ask for it at about the same time: one of a large directory takes megabytes.
-pub struct Shared {
+pub struct SharedSnapshot {
     key: Key,
     began: Instant,
     made: watch::Receiver<Option<Result<Arc<Snapshot>, Failure>>>,
 }
 
 /// The snapshots that are being made or in use. Event loops take the lock for one look-up.
-static SHARED: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+static SHARED: Mutex<Vec<Weak<SharedSnapshot>>> = Mutex::new(Vec::new());
 
-impl Shared {
+impl SharedSnapshot {
     /// The snapshot of `key` that is being made, or was begun recently, if there is one. Many clients may ask within the
     /// seconds that one takes to be made, and there is no memory for one each.
     pub fn find(key: Key, recency: Recency) -> Option<Arc<Self>> {

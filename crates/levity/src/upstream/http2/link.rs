@@ -16,7 +16,7 @@ use super::wire::Connection;
 
 /// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum LinkState {
     /// New streams may begin.
     Open,
     /// A request got no response in time: a ping is due.
@@ -31,7 +31,7 @@ pub enum State {
 
 /// The state that the owner and the task share.
 pub struct Link {
-    state: Cell<State>,
+    state: Cell<LinkState>,
     driver: WakerCell,
     /// Requests that wait for a stream.
     waiting: Rc<Notify>,
@@ -41,37 +41,37 @@ impl Link {
     /// The link of an open connection. Changes wake `waiting`.
     pub fn new(waiting: Rc<Notify>) -> Rc<Self> {
         Rc::new(Self {
-            state: Cell::new(State::Open),
+            state: Cell::new(LinkState::Open),
             driver: WakerCell::default(),
             waiting,
         })
     }
 
     /// The state.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> LinkState {
         self.state.get()
     }
 
     /// Lets the task find out whether the backend is alive.
     pub fn doubt(&self) {
-        if self.state.get() == State::Open {
-            self.tell(State::Doubted);
+        if self.state.get() == LinkState::Open {
+            self.tell(LinkState::Doubted);
         }
     }
 
     /// Lets the task end the connection.
     pub fn close(&self) {
-        if self.state.get() != State::Ended {
-            self.tell(State::Closing);
+        if self.state.get() != LinkState::Ended {
+            self.tell(LinkState::Closing);
         }
     }
 
-    fn tell(&self, state: State) {
+    fn tell(&self, state: LinkState) {
         self.state.set(state);
         self.driver.wake();
     }
 
-    fn changed(&self, state: State) {
+    fn changed(&self, state: LinkState) {
         self.state.set(state);
         self.waiting.notify_waiters();
     }
@@ -113,24 +113,24 @@ impl Driver {
         })
         .await;
         drop(self.connection);
-        self.link.changed(State::Ended);
+        self.link.changed(LinkState::Ended);
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.link.driver.set(context);
-        if self.link.state() == State::Doubted {
+        if self.link.state() == LinkState::Doubted {
             self.ask();
         }
         if Pin::new(&mut self.connection).poll(context).is_ready() {
             return Poll::Ready(());
         }
         match self.link.state() {
-            State::Asked if self.ping.poll_pong(context).is_ready() => {
+            LinkState::Asked if self.ping.poll_pong(context).is_ready() => {
                 // An error means the end of the connection, which the next poll finds.
                 self.deadline = None;
-                self.link.changed(State::Open);
+                self.link.changed(LinkState::Open);
             }
-            State::Closing if self.deadline.is_none() => self.set_deadline(),
+            LinkState::Closing if self.deadline.is_none() => self.set_deadline(),
             _ => {}
         }
         match &mut self.deadline {
@@ -142,7 +142,7 @@ impl Driver {
     fn ask(&mut self) {
         // Fails only while another ping is in flight.
         let _ = self.ping.send_ping(Ping::opaque());
-        self.link.state.set(State::Asked);
+        self.link.state.set(LinkState::Asked);
         self.set_deadline();
     }
 

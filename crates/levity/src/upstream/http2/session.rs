@@ -17,7 +17,7 @@ use tokio::{task, time};
 use super::super::Upstream;
 use super::super::backend::Backend;
 use super::super::connect::connect;
-use super::link::{Driver, Link, State};
+use super::link::{Driver, Link, LinkState};
 use super::wire::{self, Connection, STREAMS_MAX};
 
 /// A connection.
@@ -109,7 +109,7 @@ impl Session {
         if matches!(polled, Poll::Ready(Err(_))) {
             self.is_leaving.set(true);
         }
-        !self.is_leaving.get() && self.link.state() == State::Open
+        !self.is_leaving.get() && self.link.state() == LinkState::Open
     }
 
     /// Whether it has no streams.

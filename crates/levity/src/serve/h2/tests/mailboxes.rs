@@ -41,7 +41,8 @@ async fn remove_box(rig: &Rig) {
         name: name.clone(),
         reply,
     };
-    rig.worker.mailboxes.send_to_owner_of(&name, command);
+    let copies = &rig.worker.mailboxes;
+    copies.send(copies.owner_of(&name), command);
     assert!(matches!(answer.await, Ok(Ok(true))));
 }
 
