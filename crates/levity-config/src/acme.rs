@@ -7,8 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use levity_disk::patiently;
+use levity_wire::tls_names;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
+use crate::certificate_files;
 use crate::on_disk::found;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::{Section, Text};
@@ -267,11 +269,9 @@ fn url(section: &Section<'_>, key: &str) -> Option<String> {
 fn authority(section: &Section<'_>) -> Option<Authority> {
     section.require("directory");
     let roots = section.path("roots");
-    if let (true, Some(path)) = (section.reads_files(), &roots)
-        && let Err(reason) = crate::validity::check_trusted(section, "roots", path)
-    {
-        let note = format!("{reason}; the authority signs nothing until it can be used");
-        section.note("roots", note);
+    if let Some(path) = &roots {
+        let what = "the authority signs nothing until it can be used";
+        certificate_files::note_trusted(section, "roots", path, what);
     }
     let account = section.text("account").map(|text| text.text.to_owned());
     let account_key = section.path("account_key");
@@ -407,7 +407,7 @@ impl Acme {
 
     /// Why no authority issues a certificate for `host`, so that none is asked.
     fn refusal(&self, host: &str) -> Option<String> {
-        let bare = levity_tls::bare(host);
+        let bare = tls_names::bare(host);
         if let Ok(ip) = bare.parse::<IpAddr>() {
             return self.refusal_of_address(ip);
         }

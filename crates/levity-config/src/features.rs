@@ -57,6 +57,8 @@ features! {
     Mailbox = "mailbox";
     /// The store of mailboxes on a Redis server.
     Redis = "redis";
+    /// TLS with clients and with upstreams, and signatures of tokens.
+    Tls = "tls";
     /// Files that clients write.
     Upload = "upload";
 }
@@ -66,7 +68,7 @@ struct Need {
     /// The tables in which it stands; `""` is the file itself.
     tables: &'static [&'static str],
     name: &'static str,
-    /// The values that need the feature. An empty list stands for every value but `false`.
+    /// The values that need the feature, or with `://` their schemes. An empty list stands for every value but `false`.
     words: &'static [&'static str],
     feature: Feature,
 }
@@ -126,27 +128,49 @@ const NEEDS: &[Need] = &[
     need(&["limits"], "mailbox_memory", Feature::Mailbox),
     need(&["limits"], "resume_memory", Feature::Mailbox),
     need(&["mailbox_store"], "store", Feature::Redis).for_words(&["redis"]),
+    need(&[""], "tls", Feature::Tls),
+    need(&["listen", "site", "upstream"], "tls", Feature::Tls),
+    need(&["upstream"], "to", Feature::Tls).for_words(&["https://"]),
+    need(LOCATIONS, "jwt", Feature::Tls),
     need(LOCATIONS, "upload", Feature::Upload),
 ];
 
 impl Need {
-    fn is_of(&self, table: &Table, name: &str, value: &DeValue<'_>) -> bool {
-        let is_wanted = match value {
-            DeValue::Boolean(false) => false,
-            DeValue::String(text) if !self.words.is_empty() => self.words.contains(&text.as_ref()),
-            _ => self.words.is_empty(),
-        };
-        is_wanted && self.name == name && self.tables.contains(&table.path)
-    }
-
-    fn written(&self, value: &DeValue<'_>) -> String {
+    /// How `value` of `name` is written, if it needs the feature.
+    fn written(&self, table: &Table, name: &str, value: &DeValue<'_>) -> Option<String> {
+        if self.name != name || !self.tables.contains(&table.path) {
+            return None;
+        }
         match value {
-            DeValue::String(text) if !self.words.is_empty() => {
-                format!("{} = \"{text}\"", self.name)
+            _ if !self.words.is_empty() => {
+                let mut texts = texts(value);
+                let text = texts.find(|text| self.words.iter().any(|word| is_word(word, text)))?;
+                Some(format!("{name} = \"{text}\""))
             }
-            _ => self.name.to_owned(),
+            DeValue::Boolean(false) => None,
+            _ => Some(name.to_owned()),
         }
     }
+}
+
+/// The text that `value` is, or those of the array that it is.
+fn texts<'v>(value: &'v DeValue<'_>) -> impl Iterator<Item = &'v str> {
+    let elements = value.as_array().into_iter().flatten();
+    let elements = elements.filter_map(|one| one.get_ref().as_str());
+    value.as_str().into_iter().chain(elements)
+}
+
+fn is_word(word: &str, text: &str) -> bool {
+    text == word || word.ends_with("://") && text.starts_with(word)
+}
+
+/// What is said of something that needs a feature that is not built, and what helps.
+pub(crate) fn lacking(what: &str, feature: Feature) -> (String, String) {
+    let name = feature.name();
+    (
+        format!("{what} is not in this build: it needs the feature `{name}`"),
+        format!("build it with `--features {name}`, or install a release"),
+    )
 }
 
 /// Reports what `document` has of the features for which `is_built` does not hold, and sets it aside.
@@ -159,10 +183,7 @@ pub(crate) fn check(
     add_used(reader.schema, reader.schema.table(""), document, &mut used);
     for (span, written, feature) in used {
         if !is_built(feature) {
-            let name = feature.name();
-            let message =
-                format!("`{written}` is not in this build: it needs the feature `{name}`");
-            let help = format!("build it with `--features {name}`, or install a release");
+            let (message, help) = lacking(&format!("`{written}`"), feature);
             reader.report(&span, message, Some(help));
             reader.set_aside(&span);
         }
@@ -178,8 +199,10 @@ fn add_used(schema: Schema, table: &'static Table, entries: &DeTable<'_>, used: 
         let given = key.get_ref().as_ref();
         let name = table.key_also(given).map_or(given, |key| key.name);
         let mut needs = NEEDS.iter();
-        if let Some(need) = needs.find(|need| need.is_of(table, name, value.get_ref())) {
-            used.push((key.span(), need.written(value.get_ref()), need.feature));
+        let written =
+            |need: &Need| Some((need.written(table, name, value.get_ref())?, need.feature));
+        if let Some((written, feature)) = needs.find_map(written) {
+            used.push((key.span(), written, feature));
         }
         if let Some(child) = schema.find_child(table, name) {
             for entries in tables(value) {
@@ -273,6 +296,29 @@ mod tests {
         assert_eq!(reported.len(), expected.len(), "{reported:?}");
         for (report, expected) in reported.iter().zip(expected) {
             assert!(report.starts_with(expected), "{report}");
+        }
+    }
+
+    #[test]
+    fn what_needs_tls_is_named() {
+        let text = "[tls]\nfolder = \"/t\"\n[[listen]]\naddress = \"1.2.3.4:1\"\ntls = true\n\
+                    [[listen]]\naddress = \"1.2.3.4:443\"\ntls = false\n\
+                    [[upstream]]\nname = \"a\"\nto = [\"127.0.0.1:1\", \"https://b.test\"]\n\
+                    tls = { verify = false }\n[[upstream]]\nname = \"b\"\nto = \"http://b.test\"\n\
+                    [[site]]\nroot = \"/a\"\ntls = \"internal\"\njwt = { secret = \"x\" }\n";
+        let lines = [
+            "1:2 `tls` ",
+            "5:1 `tls` ",
+            "11:1 `to = \"https://b.test\"` ",
+            "12:1 `tls` ",
+            "18:1 `tls` ",
+            "19:1 `jwt` ",
+        ];
+        let reported = reported(text);
+        assert_eq!(reported.len(), lines.len(), "{reported:?}");
+        for (report, start) in reported.iter().zip(lines) {
+            assert!(report.starts_with(start), "{report}");
+            assert!(report.contains("it needs the feature `tls`"), "{report}");
         }
     }
 

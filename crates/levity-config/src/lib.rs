@@ -20,6 +20,9 @@ pub mod address;
 mod answer;
 mod bypass;
 mod cache_control;
+#[cfg_attr(not(feature = "tls"), path = "absent_certificate_files.rs")]
+pub mod certificate_files;
+mod certificate_pair;
 mod compress;
 mod cors;
 mod disk;
@@ -88,7 +91,6 @@ mod tries;
 mod unknown;
 mod upload;
 pub mod upstream;
-mod validity;
 mod value;
 mod variables;
 mod vocabulary;

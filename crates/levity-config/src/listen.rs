@@ -4,8 +4,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::path::PathBuf;
 
+use levity_wire::tls_names::stands_for;
+
 use crate::acme::Ports;
 use crate::address::{Address, AddressError, PORT_USUAL};
+use crate::features::{Feature, lacking};
 use crate::host::host_or_report;
 use crate::line::Line;
 use crate::model::{Admin, Listen, Site, default_tls_site};
@@ -37,6 +40,15 @@ pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
             continue;
         };
         let usual_tls = tls::is_usual_at(&address);
+        if given_tls.is_none() && usual_tls && !Feature::Tls.is_built() {
+            let (message, help) =
+                lacking(&format!("TLS, which is usual at {address},"), Feature::Tls);
+            section.report(
+                "address",
+                message,
+                Some(format!("{help}; or write `tls = false`")),
+            );
+        }
         let listen = Listen {
             address,
             proxy_protocol,
@@ -268,7 +280,7 @@ fn note_without_tls(root: &Section<'_>, sites: &[Site]) {
     let with_tls = || sites.iter().filter(|site| site.tls.is_some());
     let is_beneath = |host: &String| {
         let mut hosts = with_tls().flat_map(|site| &site.hosts);
-        hosts.any(|of| levity_tls::stands_for(of, host))
+        hosts.any(|of| stands_for(of, host))
     };
     if with_tls().next().is_none() {
         return;

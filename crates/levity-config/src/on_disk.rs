@@ -4,9 +4,9 @@ use std::cell::OnceCell;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use levity_disk::{patiently, patiently_with, read_patiently};
+use levity_disk::{patiently, read_patiently};
 
 use crate::account::Accounts;
 use crate::in_unit::remedy;
@@ -48,35 +48,6 @@ pub(crate) fn is_directory(path: &Path) -> Result<(), Unusable> {
         }
         Err(error) => Err(named(path, &error, "cannot be accessed")),
     }
-}
-
-/// What `call` on a path gives that is one of levity-tls; a path that does not respond is an error in words. Blocks.
-pub(crate) fn in_words<T: Send + 'static>(
-    path: &Path,
-    call: impl FnOnce(&Path) -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    in_words_with(path, Vec::new(), call)
-}
-
-/// As [`in_words`], for a call that also needs `others`, which respond.
-pub(crate) fn in_words_with<T: Send + 'static>(
-    path: &Path,
-    others: Vec<PathBuf>,
-    call: impl FnOnce(&Path) -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    let paths = [&[path.to_owned()], &others[..]].concat();
-    patiently_with(path, others, call)
-        .unwrap_or_else(|error| Err(format!("{} {error}", path.display())))
-        .map_err(|reason| reason + &remedies(&paths))
-}
-
-/// What helps if the unit hides one of these paths. Blocks.
-fn remedies(paths: &[PathBuf]) -> String {
-    let remedy = |path: &PathBuf| {
-        let error = found(patiently(path, |path| fs::metadata(path))).err()?;
-        Some(remedy(path, &error)).filter(|remedy| !remedy.is_empty())
-    };
-    paths.iter().find_map(remedy).unwrap_or_default()
 }
 
 /// Whether there is something at the path. False if it does not respond. Blocks.

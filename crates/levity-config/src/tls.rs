@@ -1,17 +1,16 @@
 //! `[tls]` and `[site.tls]`: certificates, and what handshakes with clients ask for.
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use levity_tls::{Certificate, TicketKeys};
 use strum::{EnumString, VariantNames};
 
 use crate::acme::{self, Acme};
 use crate::address::Address;
-use crate::on_disk;
+use crate::certificate_files;
+pub use crate::certificate_pair::CertificateFiles;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
-use crate::validity::{dates, note_dates, note_passed_over};
 
 const TABLE: &str = "tls";
 
@@ -21,9 +20,6 @@ const HELP: &str = "write \"acme\" for certificates that browsers trust, \"inter
 
 /// The port of `https` (RFC 9110, 4.2.2).
 pub(crate) const PORT: u16 = 443;
-
-/// What comes of files that cannot be used.
-const REFUSED: &str = "the handshakes of the site are refused until it can be used";
 
 /// `[tls]`: what all sites have in common.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,15 +66,6 @@ enum Issuer {
     Acme,
     /// The authority of this machine.
     Internal,
-}
-
-/// A certificate with its chain, and its key. They may be the same file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CertificateFiles {
-    /// The certificate, and the chain after it.
-    pub certificate: PathBuf,
-    /// The key.
-    pub key: PathBuf,
 }
 
 /// Clients show certificates.
@@ -147,12 +134,7 @@ pub(crate) const SITE_KEYS: &[Key] = documented! {
 /// Reads `[tls]`.
 pub(crate) fn read(section: &Section<'_>) -> Tls {
     let tickets = paths(section, "ticket_keys");
-    if section.reads_files()
-        && let Err(reason) = read_ticket_keys(&tickets)
-    {
-        let note = format!("{reason}; each process has keys of its own until they can be used");
-        section.note("ticket_keys", note);
-    }
+    certificate_files::note_ticket_keys(section, &tickets);
     Tls {
         folder: section.path("folder"),
         ticket_keys: tickets,
@@ -164,7 +146,7 @@ pub(crate) fn site(section: &Section<'_>, hosts: &[String], acme: &Acme) -> Opti
     if !section.has(TABLE) {
         return None;
     }
-    note_hosts(section, hosts);
+    certificate_files::note_hosts(section, hosts);
     let is_for_all = !section.has("hosts") || section.is_empty_array("hosts");
     let named = (!is_for_all).then_some(hosts);
     if let Some(text) = section.text_for_table(TABLE) {
@@ -192,7 +174,7 @@ pub(crate) fn site(section: &Section<'_>, hosts: &[String], acme: &Acme) -> Opti
                 section.require("certificates");
             }
             let files = files(&section);
-            note(&section, &files, hosts);
+            certificate_files::note(&section, &files, hosts);
             Certificates::Files(files)
         }
     };
@@ -203,20 +185,6 @@ pub(crate) fn site(section: &Section<'_>, hosts: &[String], acme: &Acme) -> Opti
         early_data: early_data(&section),
         ..SiteTls::of(certificates)
     })
-}
-
-/// Notes hosts that a request may have, and a handshake may not.
-fn note_hosts(section: &Section<'_>, hosts: &[String]) {
-    for host in hosts {
-        let name = host.strip_prefix("*.").unwrap_or(host);
-        if !levity_tls::can_be_asked_for(name) {
-            let rule = "labels have letters, digits, `-` and `_` there, and neither begin nor end with `-`";
-            section.note(
-                "hosts",
-                format!("no client can ask for `{host}` over TLS: {rule}"),
-            );
-        }
-    }
 }
 
 /// Certificates that are in no files of the operator, if there can be such.
@@ -300,17 +268,7 @@ fn client_auth(section: &Section<'_>) -> Option<ClientAuth> {
     }
     let mode = section.word_or_default("client_certificates");
     let authorities = section.path("client_authorities")?;
-    if section.reads_files() {
-        match on_disk::in_words(&authorities, levity_tls::authorities) {
-            Ok(found) => note_dates(
-                section,
-                "client_authorities",
-                (&authorities, &found),
-                "its certificates are refused",
-            ),
-            Err(reason) => section.note("client_authorities", format!("{reason}; {REFUSED}")),
-        }
-    }
+    certificate_files::note_client_authorities(section, &authorities);
     Some(ClientAuth { authorities, mode })
 }
 
@@ -322,72 +280,6 @@ fn early_data(section: &Section<'_>) -> bool {
         section.report("early_data", message.to_owned(), None);
     }
     is_wanted
-}
-
-/// Reads a certificate and its key. Blocks, for seconds at most.
-///
-/// # Errors
-/// In words, with the path, also when a file does not respond.
-pub fn read_certificate(files: &CertificateFiles) -> Result<Certificate, String> {
-    let key = files.key.clone();
-    responds(&key)?;
-    let others = vec![key.clone()];
-    on_disk::in_words_with(&files.certificate, others, move |chain| {
-        Certificate::read(chain, &key)
-    })
-}
-
-fn responds(path: &Path) -> Result<(), String> {
-    levity_disk::responds(path).map_err(|error| format!("{} {error}", path.display()))
-}
-
-/// Reads keys of session tickets. Blocks, for seconds at most.
-///
-/// # Errors
-/// As [`read_certificate`].
-pub fn read_ticket_keys(files: &[PathBuf]) -> Result<TicketKeys, String> {
-    let Some((first, others)) = files.split_first() else {
-        return TicketKeys::read(files);
-    };
-    for other in others {
-        responds(other)?;
-    }
-    let all = files.to_vec();
-    on_disk::in_words_with(first, others.to_vec(), move |_| TicketKeys::read(&all))
-}
-
-/// Notes certificates that cannot be used, and those that clients will not accept.
-fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
-    if !section.reader.reads_certificates {
-        return;
-    }
-    let now = SystemTime::now();
-    for one in files {
-        let name = one.certificate.display();
-        let certificate = match read_certificate(one) {
-            Ok(certificate) => certificate,
-            Err(reason) => {
-                section.note("certificates", format!("{reason}; {REFUSED}"));
-                continue;
-            }
-        };
-        note_passed_over(section, "certificates", &one.certificate);
-        let note = |text: String| section.note("certificates", format!("{name} {text}"));
-        let (start, end) = (certificate.not_before, certificate.not_after);
-        dates(now, start, end, "clients refuse it")
-            .into_iter()
-            .for_each(note);
-        if certificate.names.is_empty() {
-            note("has no names (subjectAltName), and clients ignore the one in its subject (CN); they refuse it".to_owned());
-            continue;
-        }
-        for host in hosts.iter().filter(|host| !certificate.is_for(host)) {
-            let names = certificate.names.join(", ");
-            note(format!(
-                "is not for `{host}`, but for {names}; clients refuse it"
-            ));
-        }
-    }
 }
 
 /// Whether connections to `address` use TLS unless the file says something else.

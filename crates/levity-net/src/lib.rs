@@ -16,6 +16,7 @@ pub mod memory_listener;
 mod peer;
 pub mod proxy_header;
 mod timer;
+#[cfg(feature = "tls")]
 pub mod tls;
 mod transport;
 mod turn;
@@ -29,8 +30,8 @@ pub use bind::{BACKLOG, Bound, bind};
 pub use connect::connect;
 pub use inherited::Inherited;
 pub use listener::{Listener, ListeningSocket};
-pub use peer::{Peer, PeerTls};
+pub use peer::{ClientAuthId, ClientCertificate, Peer, PeerTls};
 pub use timer::{Idle, OldestIdle, SWEEP_INTERVAL, Timer, Timers};
-pub use transport::{Socket, Transport};
+pub use transport::{Encrypted, Socket, Transport};
 pub use turn::{TURN_BYTES_MAX, Turn};
 pub use waker_cell::WakerCell;

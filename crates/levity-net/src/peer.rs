@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use levity_config::address::Address;
-use levity_tls::{ClientAuthId, Identity};
 use rustix::process::geteuid;
 
 /// The other end of a connection.
@@ -23,6 +22,9 @@ pub struct Peer {
     tls: Option<Box<PeerTls>>,
 }
 
+/// Stands for the rules by which a client has to prove who it is: other rules have another one.
+pub type ClientAuthId = [u8; 32];
+
 /// What a handshake has said of the other end.
 #[derive(Debug, Clone)]
 pub struct PeerTls {
@@ -37,7 +39,16 @@ pub struct PeerTls {
     /// The session was resumed.
     pub is_resumed: bool,
     /// The certificate that the client has shown, if it was verified.
-    pub certificate: Option<Identity>,
+    pub certificate: Option<ClientCertificate>,
+}
+
+/// The certificate of a client.
+#[derive(Debug, Clone)]
+pub struct ClientCertificate {
+    /// Its first alternative name, or its subject.
+    pub name: String,
+    /// The certificate itself.
+    pub der: Vec<u8>,
 }
 
 /// The client for which the other end sends requests.

@@ -1,5 +1,6 @@
 //! Our end of a connection, with a client or with a backend.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
@@ -18,7 +19,6 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::arrivals::arrived;
 #[cfg(any(test, feature = "test-support"))]
 use crate::memory::{self, MemoryStream};
-use crate::tls::{ByteStream, TlsStream};
 
 /// One end of a connection that carries bytes both ways. No call blocks.
 #[derive(Debug)]
@@ -28,10 +28,61 @@ pub enum Transport {
     /// Over a Unix socket.
     Unix(UnixStream),
     /// Encrypted, over another one.
-    Tls(Box<TlsStream<Transport>>),
+    Tls(Box<dyn Encrypted>),
     /// In memory.
     #[cfg(any(test, feature = "test-support"))]
     Memory(MemoryStream),
+}
+
+/// One end of a connection over TLS. Its methods are those of [`Transport`]; no call blocks.
+pub trait Encrypted: fmt::Debug + Send {
+    /// The transport beneath.
+    fn below(&self) -> &Transport;
+
+    /// As [`Transport::poll_read`].
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>>;
+
+    /// As [`Transport::poll_append`].
+    fn poll_append(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>>;
+
+    /// As [`Transport::try_read`].
+    ///
+    /// # Errors
+    /// The same.
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// As [`Transport::poll_write_vectored`].
+    fn poll_write_vectored(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>>;
+
+    /// As [`Transport::is_writing`].
+    fn is_writing(&self) -> bool;
+
+    /// As [`Transport::has_chosen_http2`].
+    fn has_chosen_http2(&self) -> bool;
+
+    /// As [`Transport::is_early`].
+    fn is_early(&self) -> bool;
+
+    /// As [`Transport::handshake_error`].
+    fn handshake_error(&mut self) -> Option<String>;
+
+    /// As [`Transport::end_output`].
+    fn end_output(&mut self);
+
+    /// As [`Transport::reset_on_close`].
+    fn reset_on_close(&mut self);
 }
 
 impl Transport {
@@ -258,12 +309,12 @@ impl Transport {
         }
     }
 
-    /// The session, if the connection is encrypted.
+    /// Whether the handshake of TLS has chosen HTTP/2 (RFC 9113, 3.2).
     #[must_use]
-    pub fn tls(&self) -> Option<&rustls::Connection> {
+    pub fn has_chosen_http2(&self) -> bool {
         match self {
-            Self::Tls(tls) => Some(tls.session()),
-            _ => None,
+            Self::Tls(tls) => tls.has_chosen_http2(),
+            _ => false,
         }
     }
 
@@ -276,8 +327,8 @@ impl Transport {
         }
     }
 
-    /// Why the handshake has failed, if it has since its early data was read.
-    pub fn handshake_error(&mut self) -> Option<rustls::Error> {
+    /// Why the handshake has failed, as an operator would say it, if it has since its early data was read.
+    pub fn handshake_error(&mut self) -> Option<String> {
         match self {
             Self::Tls(tls) => tls.handshake_error(),
             _ => None,
@@ -336,39 +387,6 @@ impl Transport {
         };
         // Fails only when the connection is closed already.
         let _ = socket.shutdown(Shutdown::Write);
-    }
-}
-
-impl ByteStream for Transport {
-    fn poll_read(
-        &mut self,
-        context: &mut Context<'_>,
-        buffer: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        Self::poll_read(self, context, buffer)
-    }
-
-    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        Self::try_read(self, buffer)
-    }
-
-    fn poll_write_vectored(
-        &mut self,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match slices {
-            [only] => Self::poll_write(self, context, only),
-            several => Self::poll_write_vectored(self, context, several),
-        }
-    }
-
-    fn end_output(&mut self) {
-        Self::end_output(self);
-    }
-
-    fn reset_on_close(&mut self) {
-        Self::reset_on_close(self);
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use levity_wire::tls_names::{bare, is_for};
 use rustls::SignatureAlgorithm;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::sign::{CertifiedKey, SigningKey};
@@ -110,29 +111,10 @@ impl Certificate {
     }
 }
 
-/// Whether a certificate with these names is accepted by a client that asks for `host`. `*.example.org` stands for each name directly
-/// beneath.
-#[must_use]
-pub fn is_for(names: &[String], host: &str) -> bool {
-    let host = bare(host);
-    let above = host.split_once('.').map(|(_, above)| above);
-    let mut names = names.iter();
-    names.any(|name| name == host || above.is_some() && name.strip_prefix("*.") == above)
-}
-
 /// Whether a handshake can be for `host`: an address, or a name that is allowed in it (RFC 6066, 3).
 #[must_use]
 pub fn can_be_asked_for(host: &str) -> bool {
     ServerName::try_from(bare(host)).is_ok()
-}
-
-/// An IPv6 address without the brackets that it has in URLs.
-#[must_use]
-pub fn bare(host: &str) -> &str {
-    let inner = host.strip_prefix('[');
-    inner
-        .and_then(|inner| inner.strip_suffix(']'))
-        .unwrap_or(host)
 }
 
 /// Who has signed a certificate, and when it ends.
@@ -307,26 +289,12 @@ pub(crate) fn time(seconds: i64) -> SystemTime {
     }
 }
 
-/// Who a client says it is, by a certificate that was verified.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// Its first alternative name, or its subject.
-    pub name: String,
-    /// The certificate.
-    pub der: Vec<u8>,
-}
-
-impl Identity {
-    /// That of a certificate that was verified.
-    #[must_use]
-    pub fn of(certificate: &CertificateDer<'_>) -> Self {
-        let parsed = X509Certificate::from_der(certificate);
-        let name = parsed.map(|(_, certificate)| subject(&certificate));
-        Self {
-            name: name.unwrap_or_default(),
-            der: certificate.to_vec(),
-        }
-    }
+/// The first alternative name of a certificate, or its subject; empty if it cannot be read.
+#[must_use]
+pub fn identity(certificate: &CertificateDer<'_>) -> String {
+    let parsed = X509Certificate::from_der(certificate);
+    let name = parsed.map(|(_, certificate)| subject(&certificate));
+    name.unwrap_or_default()
 }
 
 fn subject(certificate: &X509Certificate<'_>) -> String {

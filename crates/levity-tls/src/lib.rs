@@ -29,17 +29,12 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 
 pub use authority::{Authority, authorities};
-pub use certificate::{
-    Certificate, Identity, Validity, bare, can_be_asked_for, is_for, passed_over,
-};
+pub use certificate::{Certificate, Validity, can_be_asked_for, identity, passed_over};
 pub use client::{Trust, check_system_authorities, client_config};
 pub use local_ca::LocalCa;
 pub use rustls::pki_types::{CertificateDer, ServerName};
 pub use rustls::{ClientConfig, ServerConfig};
-pub use server::{
-    ClientAuth, ClientAuthId, EARLY_DATA_BYTES_MAX, NamedKeys, Policy, Server, SitePolicy,
-    stands_for,
-};
+pub use server::{ClientAuth, EARLY_DATA_BYTES_MAX, NamedKeys, Policy, Server, SitePolicy};
 pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
 pub use time_in_words::in_words;
 pub use words::{Cause, cause, handshake_error, is_of_unknown_authority, reason, reason_for};

@@ -15,7 +15,7 @@ use x509_parser::verify::verify_signature;
 use x509_parser::x509::AlgorithmIdentifier;
 
 use self::der::{Malformed, Reader};
-use crate::certificate::{DAMAGED, Identity, time};
+use crate::certificate::{DAMAGED, identity, time};
 
 /// The maximum size of a response, in bytes. Each handshake carries it; usual ones have 500 to 4000.
 const RESPONSE_BYTES_MAX: usize = 16 << 10;
@@ -121,7 +121,7 @@ impl Question {
             serial: leaf.raw_serial().to_vec(),
         };
         Ok(Some(Self {
-            name: Identity::of(leaf_der).name,
+            name: identity(leaf_der),
             url: url.to_owned(),
             request: id.request().map_err(|error| error.to_string())?,
             id,

@@ -38,6 +38,7 @@ pub mod range;
 pub mod scgi;
 pub mod sendfile_header;
 pub mod sse;
+pub mod tls_names;
 pub mod websocket;
 
 mod parameters;

@@ -29,6 +29,7 @@ pub mod serve;
 mod shares;
 pub mod status;
 pub mod stores;
-mod tls;
+#[cfg_attr(not(feature = "tls"), path = "tls/absent.rs")]
+pub mod tls;
 pub mod upstream;
 mod worker;

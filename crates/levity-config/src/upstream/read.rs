@@ -8,6 +8,7 @@ use super::{
     At, Backend, Balance, Check, Protocol, ProxyProtocol, ResponseLimits, Retry, Sticky, Upstream,
     UpstreamTls, backend,
 };
+use crate::certificate_files;
 use crate::headers::is_request_target;
 use crate::host::host_or_report;
 use crate::named::{NameForm, Named};
@@ -270,24 +271,18 @@ fn tls(section: &Section<'_>, to: &[Backend], protocol: Protocol) -> Option<Upst
         return None;
     }
     check_name(&section, tls.name.as_deref());
-    if section.reads_files()
-        && let Some(path) = &tls.authorities
-        && let Err(reason) = crate::validity::check_trusted(&section, "authorities", path)
-    {
-        section.note("authorities", format!("{reason}; {UNREACHED}"));
+    if let Some(path) = &tls.authorities {
+        certificate_files::note_trusted(&section, "authorities", path, UNREACHED);
     }
-    if section.reads_files()
-        && let Some(files) = &tls.certificate
-        && let Err(reason) = crate::tls::read_certificate(files)
-    {
-        section.note("certificate", format!("{reason}; {UNREACHED}"));
+    if let Some(files) = &tls.certificate {
+        certificate_files::note_own(&section, files, UNREACHED);
     }
     Some(tls)
 }
 
 /// Reports a name of which no certificate can be.
 fn check_name(section: &Section<'_>, name: Option<&str>) {
-    if let Some(name) = name.filter(|name| !levity_tls::can_be_asked_for(name)) {
+    if let Some(name) = name.filter(|name| !certificate_files::can_be_for(name)) {
         let help = "write the one name for which the backends have a certificate".to_owned();
         section.report(
             "name",

@@ -232,7 +232,7 @@ impl Handshake {
     pub async fn finish(
         self,
         process: impl AsyncFn(ProcessJob) -> Option<Processed>,
-    ) -> Result<TlsStream<Transport>, HandshakeError> {
+    ) -> Result<TlsStream, HandshakeError> {
         let Self {
             mut below,
             mut session,

@@ -14,7 +14,7 @@ pub use self::handshake::{
     Answer, AnswerJob, HELLO_BYTES_MAX, Handshake, HandshakeError, Hello, ProcessJob, Processed,
     Unanswered,
 };
-pub use self::stream::{ByteStream, TlsStream};
+pub use self::stream::TlsStream;
 
 /// Whether the session goes on from an earlier one.
 #[must_use]

@@ -10,8 +10,10 @@ use std::fmt;
 use std::io::{self, BufRead as _, IoSlice, Read, Write};
 use std::task::{Context, Poll, Waker, ready};
 
+use rustls::Connection;
 use rustls::server::ReadEarlyData;
-use rustls::{Connection, Error};
+
+use crate::transport::{Encrypted, Transport};
 
 /// The maximum number of bytes that are encrypted before the socket takes them: four records.
 const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
@@ -20,38 +22,9 @@ const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
 /// byte, each of which takes as long to decrypt as a large one.
 const FILLS_MAX: u8 = 16;
 
-/// What TLS runs over. No call blocks.
-pub trait ByteStream: fmt::Debug {
-    /// Reads into `buffer`; zero bytes mean that the peer sends no more.
-    fn poll_read(
-        &mut self,
-        context: &mut Context<'_>,
-        buffer: &mut [u8],
-    ) -> Poll<io::Result<usize>>;
-
-    /// The same without a wait: `WouldBlock` when nothing has arrived.
-    ///
-    /// # Errors
-    /// Those of the stream.
-    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
-
-    /// Writes as many bytes of `slices` as there is room for.
-    fn poll_write_vectored(
-        &mut self,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>>;
-
-    /// Shuts down our output.
-    fn end_output(&mut self);
-
-    /// Makes the close a reset.
-    fn reset_on_close(&mut self);
-}
-
 /// One end of a connection over TLS.
-pub struct TlsStream<B: ByteStream> {
-    below: B,
+pub struct TlsStream {
+    below: Transport,
     session: Connection,
     /// Bytes that are encrypted, and not yet reported as written.
     unreported: usize,
@@ -71,28 +44,31 @@ enum Output {
     Closed,
 }
 
-impl<B: ByteStream> fmt::Debug for TlsStream<B> {
+impl fmt::Debug for TlsStream {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "TlsStream({:?})", self.below)
     }
 }
 
 /// The transport beneath, as a session reads and writes it.
-pub(super) struct Below<'t, 'c, 'w, B>(pub(super) &'t mut B, pub(super) &'c mut Context<'w>);
+pub(super) struct Below<'t, 'c, 'w>(pub(super) &'t mut Transport, pub(super) &'c mut Context<'w>);
 
-impl<B: ByteStream> Read for Below<'_, '_, '_, B> {
+impl Read for Below<'_, '_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         or_would_block(self.0.poll_read(self.1, buffer))
     }
 }
 
-impl<B: ByteStream> Write for Below<'_, '_, '_, B> {
+impl Write for Below<'_, '_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        or_would_block(self.0.poll_write_vectored(self.1, slices))
+        or_would_block(match slices {
+            [only] => self.0.poll_write(self.1, only),
+            several => self.0.poll_write_vectored(self.1, several),
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -115,9 +91,9 @@ fn or_pending<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
 }
 
 /// Reads what has arrived, without a wait.
-struct Arrived<'t, B>(&'t mut B);
+struct Arrived<'t>(&'t mut Transport);
 
-impl<B: ByteStream> Read for Arrived<'_, B> {
+impl Read for Arrived<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.try_read(buffer)
     }
@@ -132,8 +108,8 @@ pub(super) fn early_data(session: &mut Connection) -> Option<ReadEarlyData<'_>> 
 }
 
 /// Writes what `session` has to say. Ready when `below` has taken all of it.
-pub(super) fn poll_flush<B: ByteStream>(
-    below: &mut B,
+pub(super) fn poll_flush(
+    below: &mut Transport,
     session: &mut Connection,
     context: &mut Context<'_>,
 ) -> Poll<io::Result<()>> {
@@ -146,17 +122,17 @@ pub(super) fn poll_flush<B: ByteStream>(
 }
 
 /// Gives `session` what has come; zero bytes mean that nothing follows.
-pub(super) fn poll_fill<B: ByteStream>(
-    below: &mut B,
+pub(super) fn poll_fill(
+    below: &mut Transport,
     session: &mut Connection,
     context: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
     or_pending(session.read_tls(&mut Below(below, context)))
 }
 
-impl<B: ByteStream> TlsStream<B> {
+impl TlsStream {
     /// One over a session whose handshake is complete, or has early data.
-    pub(super) fn new(below: B, mut session: Connection) -> Self {
+    pub(super) fn new(below: Transport, mut session: Connection) -> Self {
         session.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
         let has_early_data = early_data(&mut session).is_some();
         Self {
@@ -169,28 +145,10 @@ impl<B: ByteStream> TlsStream<B> {
         }
     }
 
-    /// The transport beneath.
-    pub(crate) fn below(&self) -> &B {
-        &self.below
-    }
-
     /// The session.
     #[must_use]
     pub fn session(&self) -> &Connection {
         &self.session
-    }
-
-    /// Whether the handshake is not complete: what was read so far may be a copy of what another client has sent.
-    #[must_use]
-    pub fn is_early(&self) -> bool {
-        self.has_early_data && self.session.is_handshaking()
-    }
-
-    /// Why the handshake has failed, if it has since the stream began.
-    pub fn handshake_error(&mut self) -> Option<Error> {
-        // A session that has failed says the same again.
-        self.is_early()
-            .then(|| self.session.process_new_packets().err())?
     }
 
     /// Reads early data, of which zero bytes may be left.
@@ -246,9 +204,14 @@ impl<B: ByteStream> TlsStream<B> {
         self.output = Output::Closed;
         Err(io::Error::new(io::ErrorKind::InvalidData, error))
     }
+}
 
-    /// As [`Transport::poll_read`].
-    pub(crate) fn poll_read(
+impl Encrypted for TlsStream {
+    fn below(&self) -> &Transport {
+        &self.below
+    }
+
+    fn poll_read(
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut [u8],
@@ -267,8 +230,7 @@ impl<B: ByteStream> TlsStream<B> {
         }
     }
 
-    /// As [`Transport::poll_append`].
-    pub(crate) fn poll_append(
+    fn poll_append(
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut Vec<u8>,
@@ -295,8 +257,7 @@ impl<B: ByteStream> TlsStream<B> {
         }
     }
 
-    /// As [`Transport::try_read`].
-    pub(crate) fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut context = Context::from_waker(Waker::noop());
         loop {
             if self.has_early_data
@@ -314,8 +275,7 @@ impl<B: ByteStream> TlsStream<B> {
         }
     }
 
-    /// As [`Transport::poll_write_vectored`]. After `Pending` the next call must begin with the same bytes.
-    pub(crate) fn poll_write_vectored(
+    fn poll_write_vectored(
         &mut self,
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
@@ -343,13 +303,28 @@ impl<B: ByteStream> TlsStream<B> {
         }
     }
 
-    /// As [`Transport::is_writing`].
-    pub(crate) fn is_writing(&self) -> bool {
+    fn is_writing(&self) -> bool {
         self.unreported > 0
     }
 
-    /// As [`Transport::end_output`]. What the socket has no room for is written by later reads.
-    pub(crate) fn end_output(&mut self) {
+    fn has_chosen_http2(&self) -> bool {
+        self.session.alpn_protocol() == Some(levity_tls::ALPN_HTTP2)
+    }
+
+    fn is_early(&self) -> bool {
+        self.has_early_data && self.session.is_handshaking()
+    }
+
+    fn handshake_error(&mut self) -> Option<String> {
+        // A session that has failed says the same again.
+        let error = self
+            .is_early()
+            .then(|| self.session.process_new_packets())?;
+        error.err().as_ref().map(levity_tls::reason)
+    }
+
+    /// What the socket has no room for is written by later reads.
+    fn end_output(&mut self) {
         match self.output {
             Output::Open => {
                 self.session.send_close_notify();
@@ -361,14 +336,13 @@ impl<B: ByteStream> TlsStream<B> {
         let _ = self.poll_flush(&mut Context::from_waker(Waker::noop()));
     }
 
-    /// As [`Transport::reset_on_close`].
-    pub(crate) fn reset_on_close(&mut self) {
+    fn reset_on_close(&mut self) {
         self.output = Output::Closed;
         self.below.reset_on_close();
     }
 }
 
-impl<B: ByteStream> Drop for TlsStream<B> {
+impl Drop for TlsStream {
     /// Says that nothing more comes, unless the last thing that was said is incomplete.
     fn drop(&mut self) {
         if self.output == Output::Open && self.unreported == 0 {

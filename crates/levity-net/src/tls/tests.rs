@@ -45,11 +45,7 @@ impl Rig {
         }
     }
 
-    async fn accept(
-        &self,
-        below: Transport,
-        bytes: Vec<u8>,
-    ) -> Result<TlsStream<Transport>, HandshakeError> {
+    async fn accept(&self, below: Transport, bytes: Vec<u8>) -> Result<TlsStream, HandshakeError> {
         accept(below, bytes, self.config()).await
     }
 
@@ -57,7 +53,7 @@ impl Rig {
         self.server.policy(Some("a.test")).config.clone()
     }
 
-    async fn connect(&self, below: Transport) -> Result<TlsStream<Transport>, HandshakeError> {
+    async fn connect(&self, below: Transport) -> Result<TlsStream, HandshakeError> {
         let name = "a.test".try_into().expect("a name");
         let handshake = Handshake::connect(below, self.client.clone(), name)?;
         handshake.finish(at_once).await
@@ -67,9 +63,7 @@ impl Rig {
     async fn pair(&self, bytes_max: usize) -> (Transport, Transport) {
         let (near, far) = Transport::memory(bytes_max);
         let (near, far) = tokio::join!(self.accept(near, Vec::new()), self.connect(far));
-        let tls = |stream: Result<TlsStream<Transport>, _>| {
-            Transport::Tls(Box::new(stream.expect("agreed")))
-        };
+        let tls = |stream: Result<TlsStream, _>| Transport::Tls(Box::new(stream.expect("agreed")));
         (tls(near), tls(far))
     }
 }
@@ -78,7 +72,7 @@ async fn accept(
     below: Transport,
     bytes: Vec<u8>,
     config: Arc<ServerConfig>,
-) -> Result<TlsStream<Transport>, HandshakeError> {
+) -> Result<TlsStream, HandshakeError> {
     let hello = Hello::read(below, bytes).await?;
     let (unanswered, job) = hello.answer(config);
     unanswered.with(job.run())?.finish(at_once).await
@@ -174,11 +168,7 @@ async fn an_end_without_a_word_is_an_error() {
 }
 
 /// Reads `bytes` from a client that sends them in pieces of `piece` bytes.
-async fn hello_of(
-    rig: &Rig,
-    bytes: &[u8],
-    piece: usize,
-) -> Result<TlsStream<Transport>, HandshakeError> {
+async fn hello_of(rig: &Rig, bytes: &[u8], piece: usize) -> Result<TlsStream, HandshakeError> {
     let (near, mut far) = Transport::memory(1 << 20);
     let sending = async {
         for piece in bytes.chunks(piece) {

@@ -214,6 +214,7 @@ mod tests {
         assert!(json.err.is_empty());
     }
 
+    #[cfg(feature = "tls")]
     #[test]
     fn a_folder_that_cannot_be_written_is_noted() {
         let folder = Folder::new();
@@ -234,6 +235,7 @@ mod tests {
         assert_eq!(ran.err, "", "without certificates nothing is written");
     }
 
+    #[cfg(feature = "tls")]
     #[test]
     fn notes_about_this_machine_show_no_values() {
         let (folder, elsewhere) = (Folder::new(), Folder::new());

@@ -1,6 +1,7 @@
 //! The command line: arguments in, the next [`Step`] out.
 
 mod access;
+#[cfg(feature = "tls")]
 mod certs;
 mod check;
 mod control;
@@ -122,6 +123,7 @@ enum Command {
     /// authority.
     ///
     /// `levity certs FILE --retry` has running servers try again at once to get certificates by ACME, whatever pause was left.
+    #[cfg(feature = "tls")]
     Certs {
         #[command(flatten)]
         file: ConfigFile,
@@ -287,6 +289,7 @@ fn command(command: Option<Command>, streams: &mut Streams<'_>) -> Result<Step, 
             let variables = environment.variables(streams)?;
             Step::Exit(check::check(&file, &variables, &options, streams))
         }
+        #[cfg(feature = "tls")]
         Some(Command::Certs {
             file,
             environment,

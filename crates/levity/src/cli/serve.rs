@@ -27,7 +27,7 @@ pub(super) struct Options {
     #[arg(long)]
     spa: bool,
     /// Encrypt connections, with a certificate of this machine that browsers accept once they trust its authority
-    #[arg(long)]
+    #[arg(long, hide = !Feature::Tls.is_built())]
     tls: bool,
     /// A further host name to answer to, besides localhost and IP addresses; may be repeated. Without it,
     /// every name is answered if other machines can connect
@@ -180,6 +180,13 @@ pub(super) fn serve(options: Options, streams: &mut Streams<'_>) -> Step {
         Ok(listen) => listen,
         Err(reason) => return misused(&reason, streams),
     };
+    if tls && !Feature::Tls.is_built() {
+        let reason = format!(
+            "--tls is not in this build: it needs the feature `{}`",
+            Feature::Tls.name()
+        );
+        return misused(&reason, streams);
+    }
     match content(&what, spa) {
         Ok(mut config) => {
             // A saved file is visible at once.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use levity_config::Config;
 use levity_disk::Disk;
-use levity_tls::TicketKeys;
 
 use super::logs;
 use super::roots::Roots;
@@ -17,10 +16,10 @@ use crate::rate_limit::registry::Registry;
 use crate::route::{Hosts, Service, Site};
 use crate::shares::Shares;
 use crate::stores::variants::store::VariantStore;
-use crate::tls::authorities::{Acme, AcmeThread};
+use crate::tls::authorities::Acme;
 use crate::tls::folder;
+use crate::tls::parts::TlsParts;
 use crate::tls::sites::TlsSites;
-use crate::tls::staple::Staples;
 use crate::upstream;
 
 /// What a configuration is compiled with. A reload does not change it.
@@ -46,18 +45,13 @@ pub struct ServiceParts {
     pub kept_files_max: usize,
     /// Whether clients connect. Without any, certificates are not read: whoever explains a request need not be able to read keys.
     pub has_clients: bool,
-    /// Keys of session tickets that no file gives.
-    pub ticket_keys: Arc<TicketKeys>,
-    /// What gets certificates.
-    pub acme: AcmeThread,
-    /// What responders of OCSP have said of certificates.
-    pub staples: Arc<Staples>,
+    /// What certificates and handshakes need.
+    pub tls: TlsParts,
 }
 
 /// Has the certificates of sites got and renewed as the configuration of `service` says.
 pub fn follow_certificates(service: &Service, parts: &ServiceParts) {
-    let folder = service.tls.as_ref().map(|tls| tls.folder());
-    parts.acme.follow(&service.config, folder);
+    parts.tls.follow(&service.config, service.tls.as_deref());
 }
 
 /// Opens every root, starts the engines of sites and routes in the disk of `parts`, and resolves the names of
@@ -70,7 +64,7 @@ pub fn service(config: Config, parts: &ServiceParts, old: Option<&Service>) -> i
     let disk = &*parts.disk;
     let old_upstreams = old.map(|old| &*old.upstreams);
     let upstreams = upstream::make(&config.upstreams, old_upstreams)?;
-    let acme = parts.acme.start(&config)?;
+    let acme = parts.tls.acme(&config)?;
     let preloads = stores::preloads(&config, parts.kept_files_max, old);
     let digests = stores::digests(&config, old);
     check_unread(&config, old)?;
@@ -144,5 +138,5 @@ fn tls_sites(
         return Ok(None);
     }
     let old = old.and_then(|old| old.tls.as_deref());
-    TlsSites::new(config, &parts.ticket_keys, &parts.staples, acme, old)
+    parts.tls.sites(config, acme, old)
 }

@@ -3,8 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use levity_config::address::Address;
-use levity_net::PeerTls;
-use levity_tls::ClientAuthId;
+use levity_net::{ClientAuthId, PeerTls};
 use levity_wire::http1;
 
 use super::chain::{Asked, Decision, Handler};
@@ -74,7 +73,7 @@ impl Handling<'_> {
         // The rules of now: a reload, or a new file of authorities, may have changed them since the handshake.
         let required = rules.client_auth.map(|number| {
             let sites = self.service.tls.as_ref()?;
-            sites.server().client_auth(number)
+            sites.client_auth(number)
         });
         if let Some(redirect) = &rules.redirect
             && self.client.scheme == "http"

@@ -25,7 +25,6 @@ use levity_telemetry::stall::Watchdog;
 use levity_telemetry::stats::{
     DiskFigures, MailboxFigures, Sources, Stats, VariantFigures, WorkerStats,
 };
-use levity_tls::TicketKeys;
 use tokio::sync::mpsc;
 
 use crate::compile::{self, ServiceParts};
@@ -51,7 +50,7 @@ use crate::shares::{Bounds, Shares};
 use crate::status::heartbeat::{self, Heartbeat};
 use crate::status::{self, CurrentTls, Status, Upstreams};
 use crate::stores::variants::store::VariantStore;
-use crate::tls::authorities::AcmeThread;
+use crate::tls::parts::TlsParts;
 use crate::upstream::check::{self, Checks};
 use crate::worker::WorkerParts;
 
@@ -210,9 +209,7 @@ impl SharedParts {
             variants: open_variants(&config.disk)?,
             kept_files_max: descriptors.kept_max,
             has_clients,
-            ticket_keys: Arc::new(TicketKeys::random()),
-            acme: AcmeThread::default(),
-            staples: Arc::default(),
+            tls: TlsParts::default(),
         };
         let service = compile::service(config.clone(), &parts, None)?;
         let mut logs = LogWriters::default();

@@ -29,7 +29,6 @@ use levity_disk::{Disk, Settings};
 use levity_net::memory_listener::MemoryListener;
 use levity_net::{Peer, Transport};
 use levity_telemetry::stats::{Sources, Stats, WorkerStats};
-use levity_tls::TicketKeys;
 use levity_wire::http1::Chunked;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -50,7 +49,7 @@ use crate::mailboxes::start;
 use crate::serve::{Begins, serve};
 use crate::shares::{Bounds, Shares};
 use crate::stores::variants::store::VariantStore;
-use crate::tls::authorities::AcmeThread;
+use crate::tls::parts::TlsParts;
 use crate::worker::{Worker, WorkerParts};
 
 const CONNECTIONS_MAX: usize = 64;
@@ -135,9 +134,7 @@ impl Rig {
             variants,
             kept_files_max: 16,
             has_clients: true,
-            ticket_keys: Arc::new(TicketKeys::random()),
-            acme: AcmeThread::default(),
-            staples: Arc::default(),
+            tls: TlsParts::default(),
         };
         let service = compile::service(config, &service_parts, None);
         let mut service = service.expect("a folder that opens");

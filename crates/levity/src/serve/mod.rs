@@ -38,8 +38,7 @@ use crate::http::response::Response;
 use crate::http::send;
 use crate::loop_core::{FIRST_REQUEST_TIME, LoopCore};
 use crate::message::request::RequestError;
-use crate::tls;
-use crate::tls::handshake::Failed;
+use crate::tls::arriving::{Arriving, Failed};
 use crate::worker::Worker;
 
 /// The cost of a request, in bytes, in addition to those of its response, when connections take turns: a client
@@ -136,7 +135,7 @@ async fn handshake(worker: &Worker, conn: Rc<Conn>) -> Result<Rc<Conn>, End> {
     let conn = Rc::into_inner(conn).expect("nobody shares it yet");
     let (transport, bytes, mut arriving) = conn.detach();
     let timer = arriving.timer.clone();
-    let client = tls::handshake::Arriving {
+    let client = Arriving {
         core: &worker.core,
         timer: &timer,
         stream: arriving.number() as u64,

@@ -2,6 +2,7 @@
 
 use levity_config::tls::Certificates;
 use levity_config::{Config, Site};
+use levity_wire::tls_names;
 
 /// Whether a site gets certificates by ACME.
 pub fn has_acme(site: &Site) -> bool {
@@ -18,6 +19,6 @@ pub fn acme_names(site: &Site, config: &Config) -> Vec<String> {
 
 /// `hosts` as certificates have them.
 pub fn bare_names<'h>(hosts: impl IntoIterator<Item = &'h String>) -> Vec<String> {
-    let hosts = hosts.into_iter().map(|host| levity_tls::bare(host));
+    let hosts = hosts.into_iter().map(|host| tls_names::bare(host));
     hosts.map(str::to_owned).collect()
 }

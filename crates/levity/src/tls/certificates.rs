@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use levity_telemetry::stats::CertificateFigure;
-use levity_tls::Certificate;
+use levity_wire::tls_names;
 use strum::IntoStaticStr;
 
 /// Stands for the name of a certificate without any.
@@ -51,15 +51,6 @@ pub struct CertificateReport {
 }
 
 impl CertificateReport {
-    /// That of `certificate`.
-    pub fn of(certificate: &Certificate, origin: Origin) -> Self {
-        Self {
-            issuer: Some(certificate.issuer.clone()),
-            not_after: Some(certificate.not_after),
-            ..Self::missing(certificate.names.clone(), origin)
-        }
-    }
-
     /// That of a certificate for `names` that is not there.
     pub fn missing(names: Vec<String>, origin: Origin) -> Self {
         Self {
@@ -80,7 +71,7 @@ impl CertificateReport {
 
     /// Whether it is, or should be, for `host`.
     pub fn is_for(&self, host: &str) -> bool {
-        levity_tls::is_for(&self.names, host)
+        tls_names::is_for(&self.names, host)
     }
 
     /// Whether there is one that has not ended.

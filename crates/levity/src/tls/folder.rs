@@ -200,6 +200,7 @@ mod tests {
         assert_eq!(folder(false, "", "", ""), None);
     }
 
+    #[cfg(feature = "tls")]
     #[test]
     fn a_folder_beneath_a_root_is_noted_unless_its_name_hides_it() {
         let home = tempfile::tempdir().expect("a folder");

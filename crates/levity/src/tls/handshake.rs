@@ -4,7 +4,6 @@ use std::cell::OnceCell;
 use std::fmt::Display;
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -12,44 +11,17 @@ use std::time::{Duration, Instant};
 use levity_compute::Class;
 use levity_config::address;
 use levity_net::tls::{Answer, AnswerJob, HandshakeError, Hello, ProcessJob, Processed, TlsStream};
-use levity_net::{PeerTls, Timer, Transport};
+use levity_net::{ClientCertificate, PeerTls, Timer, Transport};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stats::HandshakeResult;
-use levity_tls::{Identity, Policy, Server, ServerConfig};
+use levity_tls::{Policy, Server, ServerConfig};
 
+use super::arriving::{Arriving, Failed, Shaken};
 use super::sites::TlsSites;
 use crate::loop_core::LoopCore;
 
 /// The estimated time to sign with RSA of 2048 bits, or to verify a chain of certificates.
 const COMPUTE_COST: Duration = Duration::from_millis(1);
-
-/// A connection after its handshake.
-pub struct Shaken {
-    /// The encrypted connection.
-    pub transport: Transport,
-    /// What the handshake has said of the client.
-    pub client: PeerTls,
-}
-
-/// Why there is none.
-pub enum Failed {
-    /// The client does not speak TLS; it can be told so over this transport.
-    NotTls(Transport),
-    /// The connection ends like this.
-    Ended(End),
-}
-
-/// A client that is about to make a handshake.
-pub struct Arriving<'c> {
-    /// The core of the loop that serves it.
-    pub core: &'c LoopCore,
-    /// Limits the time. It is set.
-    pub timer: &'c Timer,
-    /// A number that no other connection of the worker has.
-    pub stream: u64,
-    /// Its address.
-    pub ip: Option<IpAddr>,
-}
 
 impl Arriving<'_> {
     /// Makes the handshake over `transport`, from which `bytes` have come already.
@@ -216,7 +188,7 @@ async fn process_in_pool(core: &LoopCore, stream: u64, job: ProcessJob) -> Optio
 }
 
 /// What is known of the client by its handshake.
-fn client(policy: &Policy, stream: &TlsStream<Transport>) -> PeerTls {
+fn client(policy: &Policy, stream: &TlsStream) -> PeerTls {
     let session = stream.session();
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     PeerTls {
@@ -225,6 +197,9 @@ fn client(policy: &Policy, stream: &TlsStream<Transport>) -> PeerTls {
         cipher: levity_net::tls::cipher(session),
         name: levity_net::tls::asked_name(session).map(Into::into),
         is_resumed: levity_net::tls::is_resumed(session),
-        certificate: certificate.map(|certificate| Identity::of(certificate)),
+        certificate: certificate.map(|certificate| ClientCertificate {
+            name: levity_tls::identity(certificate),
+            der: certificate.to_vec(),
+        }),
     }
 }

@@ -28,12 +28,15 @@
 //!   life and 1 min to 1 h after failures. `TlsSites::refresh` takes what has come, so that
 //!   certificates and responses are stored in one place. No event loop takes the lock of
 //!   [`Staples`](staple::Staples), and nobody holds it while a file is read.
+//! - What a reload does not change is one value, [`TlsParts`](parts::TlsParts). In a build without
+//!   the feature `tls`, `absent.rs` stands for this room.
 //! - What operators see of certificates is a
 //!   [`CertificateReport`](certificates::CertificateReport). A server makes it from the policies in
 //!   use (`TlsSites::reports`, without a lock on files), `levity certs` from the files
 //!   (`offline.rs`, which makes nothing).
 
 pub mod acme;
+pub mod arriving;
 #[cfg_attr(not(feature = "acme"), path = "authorities/absent.rs")]
 pub mod authorities;
 pub mod certificates;
@@ -41,6 +44,8 @@ mod changes;
 pub mod folder;
 pub mod handshake;
 pub mod offline;
+pub mod parts;
+pub mod signature;
 pub mod sites;
 mod source;
 pub mod stamp;

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use levity_config::tls::{CertificateFiles, Certificates, read_certificate};
+use levity_config::certificate_files::read_certificate;
+use levity_config::tls::{CertificateFiles, Certificates};
 use levity_config::{Config, Site};
 use levity_tls::{LocalCa, Validity};
+use levity_wire::tls_names::stands_for;
 
 use super::acme::{acme_names, bare_names, has_acme};
 use super::authorities::{Report, Stored};
@@ -76,7 +78,7 @@ fn site_for<'c>(name: &str, config: &'c Config) -> Option<&'c Site> {
     let has_name = |site: &&Site| site.hosts.iter().any(|host| host == name);
     let longest = |site: &Site| {
         let above = site.hosts.iter();
-        let above = above.filter(|host| levity_tls::stands_for(host, name));
+        let above = above.filter(|host| stands_for(host, name));
         above.map(String::len).max()
     };
     let starred = || {
@@ -168,8 +170,7 @@ fn has_on_demand(site: &Site, config: &Config) -> bool {
 /// Whether `site` has the certificate for `name` got when a client asks for it.
 fn is_on_demand(name: &str, site: &Site, config: &Config) -> bool {
     let mut hosts = site.hosts.iter();
-    let is_of =
-        |host: &String| config.acme.is_on_demand(host) && levity_tls::stands_for(host, name);
+    let is_of = |host: &String| config.acme.is_on_demand(host) && stands_for(host, name);
     site.hosts.is_empty() || hosts.any(is_of)
 }
 

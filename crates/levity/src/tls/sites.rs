@@ -3,12 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
-use levity_config::tls::read_ticket_keys;
+use levity_config::certificate_files::read_ticket_keys;
 use levity_config::{Config, Site};
 use levity_disk::patiently;
+use levity_net::ClientAuthId;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::CertificateFigures;
 use levity_tls::{LocalCa, NamedKeys, Server, TicketKeys};
@@ -20,9 +21,6 @@ use super::folder::state_folder;
 use super::source::{Reading, SeenSite, Source};
 use super::stamp::Stamp;
 use super::staple::Staples;
-
-/// How often the files are looked at.
-pub const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What handshakes use. An event loop reads it without a lock.
 pub struct TlsSites {
@@ -115,6 +113,11 @@ impl TlsSites {
     /// The folder of the state.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The rules of the site of that number, among those with TLS, by which clients prove who they are. Takes no lock.
+    pub fn client_auth(&self, number: usize) -> Option<ClientAuthId> {
+        self.server.load().client_auth(number)
     }
 
     /// What handshakes use now. Does not block.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use levity_config::tls::{Certificates, ClientAuthMode, SiteTls, read_certificate};
+use levity_config::certificate_files::read_certificate;
+use levity_config::tls::{Certificates, ClientAuthMode, SiteTls};
 use levity_config::{Config, Site};
 use levity_disk::patiently;
 use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, SitePolicy};
@@ -433,5 +434,16 @@ fn by_acme(name: &str, served: &[Certificate], issued: &[Report]) -> Certificate
         error: report.and_then(|one| one.error.clone()),
         is_in_progress: report.is_some_and(|one| one.is_in_progress),
         ..CertificateReport::missing(vec![name.to_owned()], Origin::Acme)
+    }
+}
+
+impl CertificateReport {
+    /// That of `certificate`.
+    pub fn of(certificate: &Certificate, origin: Origin) -> Self {
+        Self {
+            issuer: Some(certificate.issuer.clone()),
+            not_after: Some(certificate.not_after),
+            ..Self::missing(certificate.names.clone(), origin)
+        }
     }
 }

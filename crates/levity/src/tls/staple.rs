@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use levity_telemetry::diagnostics;
 use levity_tls::ocsp::{Question, Refusal, Staple};
-use levity_tls::{CertificateDer, Identity, Server};
+use levity_tls::{CertificateDer, Server, identity};
 use sha2::{Digest as _, Sha256};
 use tokio::task::{self, JoinSet};
 
@@ -203,7 +203,7 @@ impl Known {
         let question = Question::of(chain).unwrap_or_else(|reason| {
             diagnostics::log(format_args!(
                 "no OCSP response for the certificate of {}: {reason}",
-                Identity::of(&chain[0]).name
+                identity(&chain[0])
             ));
             None
         });

@@ -31,6 +31,7 @@ mod own_connection;
 pub mod pool;
 pub mod proxy;
 pub mod sticky;
+#[cfg_attr(not(feature = "tls"), path = "absent_tls.rs")]
 pub mod tls;
 pub mod upstream_request;
 

@@ -48,6 +48,11 @@ fn backends_are_found_by_what_the_file_says() {
         );
     }
     assert!(upstream.is_at(b"app", 80) && !upstream.is_at(b"app", 81));
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_backend_with_tls_has_the_port_of_https() {
     let tls = super::Upstream::new(settings(&["https://a.example"])).expect("upstream");
     assert!(tls.has_backend_at("a.example", 443) && !tls.has_backend_at("a.example", 80));
 }

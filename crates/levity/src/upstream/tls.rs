@@ -12,6 +12,7 @@ use levity_disk::patiently;
 use levity_net::Transport;
 use levity_net::tls::{Handshake, HandshakeError, ProcessJob};
 use levity_tls::{ALPN_HTTP2, Cause, ClientConfig, ServerName, Trust, client_config};
+use levity_wire::tls_names;
 
 use super::backend::Backend;
 use crate::tls::stamp::{Stamp, stamps};
@@ -97,7 +98,7 @@ impl BackendTls {
     fn client_config(&self) -> Result<ClientConfig, String> {
         let files = self.settings.certificate.as_ref();
         let own = files
-            .map(levity_config::tls::read_certificate)
+            .map(levity_config::certificate_files::read_certificate)
             .transpose()?;
         let mut config = match (&self.settings.authorities, self.settings.verify) {
             (_, false) => client_config(Trust::Anybody, own.as_ref()),
@@ -125,7 +126,7 @@ impl BackendTls {
         })?;
         let name = self.settings.name.as_ref().or(backend.tls.as_ref());
         let name = name.cloned().unwrap_or_default();
-        let name = ServerName::try_from(levity_tls::bare(&name).to_owned());
+        let name = ServerName::try_from(tls_names::bare(&name).to_owned());
         let name = name.map_err(|_| {
             let reason = "no certificate can be for the name of the backend".to_owned();
             HandshakeFailure::new(Cause::Certificate, reason)
@@ -171,9 +172,14 @@ pub fn error_type(error: &io::Error) -> Option<&'static str> {
     })
 }
 
+/// The same failure once more, if `error` is a handshake that has failed.
+pub fn copy(error: &io::Error) -> Option<io::Error> {
+    HandshakeFailure::of(error).map(|failure| failure.clone().into())
+}
+
 /// Why a handshake with a backend has failed. As an [`io::Error`] it has the kind `InvalidData`.
 #[derive(Debug, Clone)]
-pub struct HandshakeFailure {
+struct HandshakeFailure {
     cause: Cause,
     reason: String,
 }
@@ -184,7 +190,7 @@ impl HandshakeFailure {
     }
 
     /// The one that `error` stands for, if that is its reason.
-    pub fn of(error: &io::Error) -> Option<&Self> {
+    fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::certificates::{Authority, Key};
 use crate::support::{Client, Launch, Server, Tree, wait_until};
+#[cfg(feature = "tls")]
 use crate::tls;
 
 const MAIN: &str = "include = [\"sites.d/*.toml\"]\n[admin]\nlisten = \"unix:{own}/admin\"\n\
@@ -307,6 +308,7 @@ fn secrets_come_from_credentials() {
     server.get("/credentials/other").assert_status(200);
 }
 
+#[cfg(feature = "tls")]
 #[test]
 fn the_order_of_files_chooses_no_certificate() {
     let authority = Authority::new("authority");

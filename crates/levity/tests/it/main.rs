@@ -24,6 +24,7 @@ mod archives;
 #[cfg(feature = "default")]
 mod browser;
 mod byteranges;
+#[cfg(feature = "tls")]
 mod certs;
 mod checks;
 mod chunks;
@@ -43,11 +44,13 @@ mod dictionaries;
 mod digests;
 #[cfg(feature = "default")]
 mod docs;
+#[cfg(feature = "tls")]
 mod early_data;
 mod engines;
 mod error_pages;
 mod explain;
 mod fastcgi;
+#[cfg(all(feature = "http2", feature = "tls"))]
 mod file_server;
 mod files;
 #[cfg(feature = "default")]
@@ -56,11 +59,11 @@ mod fresh;
 #[cfg(feature = "default")]
 mod from_nginx;
 mod gates;
-#[cfg(feature = "http2")]
+#[cfg(all(feature = "http2", feature = "tls"))]
 mod grpc;
 mod headers;
 mod http1;
-#[cfg(feature = "http2")]
+#[cfg(all(feature = "http2", feature = "tls"))]
 mod http2;
 mod idle;
 mod include;
@@ -103,14 +106,21 @@ mod substitute;
 mod timeouts;
 #[cfg(feature = "inspect")]
 mod timing;
+#[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
 mod tls_broken;
+#[cfg(feature = "tls")]
 mod tls_clients;
+#[cfg(feature = "tls")]
 mod tls_missing;
+#[cfg(feature = "tls")]
 mod tls_pem;
+#[cfg(feature = "tls")]
 mod tls_reload;
 #[cfg(feature = "acme")]
 mod tls_staple;
+#[cfg(feature = "tls")]
 mod tls_unusual;
 mod try_steps;
 #[cfg(feature = "upload")]

@@ -11,6 +11,7 @@ const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
 /// Made by `htpasswd -bnBC 4`: `secret`.
 const USERS: &str = "ann:$2y$04$MoKKoQ5swkLbx1YRjQwMNeNLTLCQd61MP9T68vDeM5qpKwzjfEKsa\n";
 
+#[cfg(feature = "tls")]
 #[test]
 fn no_path_leads_to_a_secret() {
     let authority = Authority::new("authority");
@@ -128,6 +129,7 @@ fn an_application_cannot_send_secrets_either() {
 }
 
 /// The folder of the authority lies in what is served.
+#[cfg(feature = "tls")]
 #[test]
 fn the_key_of_the_authority_is_not_served() {
     let tree = Tree::new();
@@ -173,6 +175,7 @@ fn status(ca: &str, url: &str) -> String {
 }
 
 /// One in the folder of the start could be served.
+#[cfg(feature = "tls")]
 #[test]
 fn without_a_home_there_is_no_state() {
     let tree = Tree::new();

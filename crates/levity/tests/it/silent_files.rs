@@ -44,6 +44,7 @@ fn a_mailbox_without_its_key_stops_nothing_else() {
     publisher.receive().assert_status(401);
 }
 
+#[cfg(feature = "tls")]
 #[test]
 fn an_upstream_without_its_authorities_stops_nothing_else() {
     let tree = Tree::new();

@@ -17,6 +17,7 @@ mod applications;
 mod failing;
 mod mounts;
 mod rig;
+#[cfg(feature = "tls")]
 mod starts;
 mod uploads;
 

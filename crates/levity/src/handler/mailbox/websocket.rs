@@ -14,10 +14,10 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use levity_mailbox::{Cursor, Name};
 use levity_wire::Reject;
 use levity_wire::websocket::{self, Deflate};
+use sha1::{Digest as _, Sha1};
 
 use super::super::Handling;
 use super::forms::Form;
@@ -60,14 +60,14 @@ fn agree(request: &Request, fields: &mut Fields) -> Result<(Form, bool), Reject>
     let version = request.header("sec-websocket-version").unwrap_or_default();
     websocket::check_version(version)?;
     let key = request.header("sec-websocket-key").unwrap_or_default();
-    let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, &websocket::accept_input(key)?);
+    let digest = Sha1::digest(websocket::accept_input(key)?);
     let protocols = request.headers_named("sec-websocket-protocol");
     let has_ids = websocket::protocols(protocols)?.contains(&JSON);
     let extensions = request.headers_named("sec-websocket-extensions");
     let deflate = Deflate::negotiate(extensions)?;
     fields.add(
         "Sec-WebSocket-Accept",
-        websocket::accept(digest.as_ref()).as_bytes(),
+        websocket::accept(&digest).as_bytes(),
     );
     if has_ids {
         fields.add("Sec-WebSocket-Protocol", JSON.as_bytes());

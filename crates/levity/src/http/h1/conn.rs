@@ -119,15 +119,12 @@ impl Conn {
 
     /// Whether the handshake of TLS has chosen HTTP/2 (RFC 9113, 3.2).
     pub fn has_chosen_http2(&self) -> bool {
-        let transport = self.transport.borrow();
-        let chosen = transport.tls().and_then(|session| session.alpn_protocol());
-        chosen == Some(levity_tls::ALPN_HTTP2)
+        self.transport.borrow().has_chosen_http2()
     }
 
     /// Why a handshake has failed that was not complete when the first request was read.
     pub fn handshake_error(&self) -> Option<String> {
-        let error = self.transport.borrow_mut().handshake_error()?;
-        Some(levity_tls::reason(&error))
+        self.transport.borrow_mut().handshake_error()
     }
 
     /// Gives its transport away, and what was received over it. No request was read.

@@ -23,11 +23,10 @@ use landlock::{
 use levity_config::Config;
 use levity_disk::{denied, end_patient_thread, landlock_version, patiently};
 use levity_telemetry::diagnostics;
-use levity_tls::files::create_private_folder;
 use rustix::io::Errno;
 
 use self::written::{Folder, Id, Written};
-use crate::tls::folder::state_folder;
+use crate::tls::parts::make_state_folder;
 
 /// The version that has a rule for renaming from one folder to another (Linux 5.19). Older ones refuse that everywhere.
 const VERSION_MIN: u32 = 2;
@@ -126,6 +125,7 @@ impl Rules {
 
 fn confine(config: &Config) -> io::Result<Folders> {
     check_kernel()?;
+    // A rule is for what is there.
     make_state_folder(config);
     let mut folders = Folders::new();
     let mut ruleset = ruleset()?;
@@ -168,15 +168,6 @@ fn ruleset() -> io::Result<RulesetCreated> {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let ruleset = ruleset.handle_access(refused).and_then(Ruleset::create);
     ruleset.map_err(io::Error::other)
-}
-
-/// Makes the folder of the state, as the server would later: a rule is for what is there. A site with certificates of
-/// its own keeps OCSP responses there. Whoever needs it says why it cannot be made.
-fn make_state_folder(config: &Config) {
-    let has_tls = config.sites.iter().any(|site| site.tls.is_some());
-    if has_tls && let Ok(folder) = state_folder(config) {
-        let _ = patiently(&folder, create_private_folder);
-    }
 }
 
 /// What a server with `config` writes to and that no rule for these folders permits. What does not respond is left out:

@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use levity_net::Inherited;
 use levity_telemetry::diagnostics;
@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{self, MissedTickBehavior};
 
 use super::beside::beside;
-use super::reloading::{Looking, Reloading, Text};
+use super::reloading::{LOOK_INTERVAL, Looking, Reloading, Text};
 use super::{Server, in_words};
 use crate::process::confinement::Confinement;
 use crate::process::plan::Plan;
@@ -21,8 +21,7 @@ use crate::process::service_manager;
 use crate::process::signals::{EarlySignals, SignalOrder, Signals};
 use crate::process::system_limits::lacking;
 use crate::serve::event_loop::Message;
-use crate::tls;
-use crate::tls::staple::Fetches;
+use crate::tls::parts::Upkeep;
 use crate::upstream::check::Checks;
 
 /// Descriptors of which a runtime has fewer.
@@ -123,12 +122,10 @@ impl Server {
         let mut reloading = Reloading::default();
         let mut ticks = time::interval(LIMITS_LOG_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looks = time::interval(tls::sites::LOOK_INTERVAL);
+        let mut looks = time::interval(LOOK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looking = Looking::default();
-        let mut fetches = Fetches::default();
-        let mut rotations = time::interval(levity_tls::TICKET_KEY_ROTATION);
-        rotations.reset();
+        let mut upkeep = Upkeep::default();
         let feeding = self.watchdog_feed();
         tokio::pin!(feeding);
         loop {
@@ -142,11 +139,8 @@ impl Server {
                 _ = looks.tick() => {
                     reloading.begin_if_late(self);
                     looking.begin(self);
-                    if self.service.tls.is_some() {
-                        fetches.begin(&self.parts.staples, SystemTime::now());
-                    }
+                    upkeep.look(&self.parts.tls, self.service.tls.is_some());
                 }
-                _ = rotations.tick() => self.parts.ticket_keys.rotate(),
                 order = self.admin.order() => reloading.begin_for(self, order),
                 () = &mut feeding => {}
                 made = reloading.made() => {
@@ -168,7 +162,7 @@ impl Server {
         service_manager::stopping();
         self.leave_addresses();
         // A successor may have other authorities.
-        self.parts.acme.stop();
+        self.parts.tls.stop();
         self.send_all(|| Message::Drain);
         let timeout = self.service.config.limits.drain_timeout;
         let (soon, seconds) = (DRAIN_REPORT_DELAY, timeout.as_secs_f64());

@@ -27,12 +27,14 @@ use crate::process::start_report::{log_notes, log_some};
 use crate::process::system_limits::with_help;
 use crate::serve::event_loop::Message;
 use crate::shares::{self, Bounds};
-use crate::tls;
 use crate::upstream;
 use crate::upstream::check;
 
 /// The maximum number of notes that whoever asks for a reload is told. All are in the log.
 const NOTES_MAX: usize = 50;
+
+/// How often certificates and absent roots are looked at.
+pub const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The maximum time between looks for a root that can be opened, and whose configuration was refused.
 const ABSENT_PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -252,7 +254,7 @@ impl Default for AbsentRoots {
         Self {
             look: None,
             have_come: false,
-            pause: tls::sites::LOOK_INTERVAL,
+            pause: LOOK_INTERVAL,
             next: Instant::now(),
         }
     }

@@ -13,7 +13,7 @@ use tokio::task;
 
 use super::super::Upstream;
 use super::super::backend::Backend;
-use super::super::tls::HandshakeFailure;
+use super::super::tls;
 use super::session::{Place, Session};
 use super::stream::Stream;
 use super::wire::STREAMS_MAX;
@@ -262,8 +262,8 @@ impl Drop for Counted<'_> {
 }
 
 fn copy(error: &io::Error) -> io::Error {
-    if let Some(failure) = HandshakeFailure::of(error) {
-        return failure.clone().into();
+    if let Some(failure) = tls::copy(error) {
+        return failure;
     }
     match error.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),

@@ -3,6 +3,7 @@
 mod access;
 mod basic_auth;
 mod forward_auth;
+#[cfg(feature = "tls")]
 mod jwt;
 mod signed_url;
 
@@ -30,6 +31,7 @@ fn denials_are_counted() {
             "signed_url",
             format!("signed_url = {{ secret_file = \"{secret}\" }}"),
         ),
+        #[cfg(feature = "tls")]
         ("jwt", format!("jwt = {{ secret_file = \"{secret}\" }}")),
         (
             "basic_auth",

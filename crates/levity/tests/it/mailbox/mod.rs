@@ -1,5 +1,6 @@
 //! Mailboxes over HTTP.
 
+#[cfg(feature = "tls")]
 mod claims;
 mod clients;
 mod cuts;

@@ -17,6 +17,7 @@ pub mod multipart;
 pub mod scripted;
 mod server;
 mod socket;
+#[cfg(feature = "tls")]
 pub mod tls;
 mod tree;
 mod wait;

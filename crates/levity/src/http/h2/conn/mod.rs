@@ -163,8 +163,7 @@ impl Conn {
 
     /// Why the handshake has failed, if it was still in progress when the first request was read.
     pub fn handshake_error(&self) -> Option<String> {
-        let error = self.transport.borrow_mut().handshake_error()?;
-        Some(levity_tls::reason(&error))
+        self.transport.borrow_mut().handshake_error()
     }
 
     /// Registers a request that has arrived. Returns the time of its first byte, and for the first request how long the client took.
