@@ -286,12 +286,12 @@ mod tests {
     #[test]
     fn words_need_features_and_nothing_is_said_twice() {
         let text = "[disk]\nengine = \"io_uring\"\n[[upstream]]\nname = \"a\"\nto = [\"127.0.0.1:1\"]\n\
-                    protocol = \"ajp13\"\n[[site]]\nroot = \"/a\"\ntls = \"acme\"\n";
+                    protocol = \"ajp13\"\nsecret = \"0123456789abcdef\"\n[[site]]\nroot = \"/a\"\ntls = \"acme\"\n";
         let reported = reported(text);
         let expected = [
             "2:1 `engine = \"io_uring\"` is not in this build: it needs the feature `io-uring`",
             "6:1 `protocol = \"ajp13\"` is not in this build: it needs the feature `ajp`",
-            "9:1 `tls = \"acme\"` is not in this build: it needs the feature `acme`",
+            "10:1 `tls = \"acme\"` is not in this build: it needs the feature `acme`",
         ];
         assert_eq!(reported.len(), expected.len(), "{reported:?}");
         for (report, expected) in reported.iter().zip(expected) {

@@ -540,7 +540,7 @@ fn a_reload_closes_files_that_were_deleted() {
     let server = Launch::site(tree.path(), "", "").start();
     server.get("/file").assert_status(200);
     fs::remove_file(tree.at("file")).expect("unlink");
-    assert_eq!(server.open_files(tree.path()).len(), 1);
+    assert!(!server.open_files(tree.path()).is_empty(), "none is kept");
     server.signal(Signal::HUP);
     wait_until("it is closed", || server.open_files(tree.path()).is_empty());
 }
