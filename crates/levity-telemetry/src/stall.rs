@@ -8,11 +8,11 @@
 //! - others had the processor, in that part or without any sleep: it was *preempted*;
 //! - more than 5 ms of processor time in one poll: it *hogged* the loop.
 //!
-//! Asking the kernel takes two system calls, so it is done where a turn of the loop begins
+//! Asking the kernel takes two system calls, so it is done before the first poll of a turn of the loop
 //! ([`Watch::turn_begins`]), at most once per 0.1 ms, and after each long poll, never per poll. The price is that
 //! up to one turn of short polls, and 0.1 ms before it, lies between the two samples. A poll is therefore never
 //! charged more time than it took. The run queue wait costs more, and is read at most once per millisecond where a
-//! turn begins. The first poll of a turn begins with the turn, which saves a look at the clock.
+//! turn begins.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -218,24 +218,6 @@ fn clock_ns(at: Instant) -> u64 {
     at.saturating_duration_since(start).as_nanos() as u64 + 1
 }
 
-/// A look at the clock.
-#[derive(Debug, Clone, Copy)]
-struct Reading {
-    at: Instant,
-    /// In nanoseconds of [`clock_ns`].
-    ns: u64,
-}
-
-impl Reading {
-    fn now() -> Self {
-        let at = Instant::now();
-        Self {
-            at,
-            ns: clock_ns(at),
-        }
-    }
-}
-
 /// The kernel's usage figures of this thread at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
@@ -351,10 +333,10 @@ pub struct Watch {
     polls: Arc<PollStats>,
     run_queue: RunQueue,
     base: Cell<Sample>,
-    /// When the turn began, in nanoseconds of [`clock_ns`].
+    /// When the first poll of the turn began, in nanoseconds of [`clock_ns`].
     turn_ns: Cell<u64>,
-    /// The same, until its first poll begins.
-    unpolled: Cell<Option<Reading>>,
+    /// The loop has waited for events since.
+    has_waited: Cell<bool>,
     /// When the poll that runs began.
     began: Cell<Option<Instant>>,
     /// No request has timed each of its steps in this turn, and one may.
@@ -375,13 +357,13 @@ impl Watch {
         WATCH.with(|watch| {
             watch.get_or_init(|| {
                 let run_queue = RunQueue::open();
-                let now_ns = Reading::now().ns;
+                let now_ns = clock_ns(Instant::now());
                 Self {
                     polls,
                     base: Cell::new(run_queue.sample(now_ns, Duration::ZERO)),
                     run_queue,
                     turn_ns: Cell::new(now_ns),
-                    unpolled: Cell::new(None),
+                    has_waited: Cell::new(false),
                     began: Cell::new(None),
                     may_time_steps: Cell::new(true),
                     steps_timed_ns: Cell::new(0),
@@ -393,13 +375,7 @@ impl Watch {
     /// To be called each time the loop has waited for events, through `on_thread_unpark` of the
     /// runtime's builder: sleeping there is no stall.
     pub fn turn_begins() {
-        WATCH.with(|watch| {
-            if let Some(watch) = watch.get() {
-                let now = Reading::now();
-                watch.begin_turn(now.ns);
-                watch.unpolled.set(Some(now));
-            }
-        });
+        WATCH.with(|watch| watch.get().map(|watch| watch.has_waited.set(true)));
     }
 
     fn begin_turn(&self, now_ns: u64) {
@@ -424,17 +400,15 @@ impl Watch {
     }
 
     fn poll_begins(&self, task: u64, step: Step) -> Polling<'_> {
-        let began = self.unpolled.take().unwrap_or_else(Reading::now);
-        let turn_age_ns = began.ns.saturating_sub(self.turn_ns.get());
-        if Duration::from_nanos(turn_age_ns) > TURN_MAX {
-            self.begin_turn(began.ns);
+        let began = Instant::now();
+        let began_ns = clock_ns(began);
+        let turn_age_ns = began_ns.saturating_sub(self.turn_ns.get());
+        if self.has_waited.replace(false) || Duration::from_nanos(turn_age_ns) > TURN_MAX {
+            self.begin_turn(began_ns);
         }
-        self.began.set(Some(began.at));
-        self.polls.pulse.begin(began.ns, task, step);
-        Polling {
-            watch: self,
-            began: began.at,
-        }
+        self.began.set(Some(began));
+        self.polls.pulse.begin(began_ns, task, step);
+        Polling { watch: self, began }
     }
 
     fn poll_ended(&self, began: Instant) {
@@ -809,22 +783,21 @@ mod tests {
     }
 
     #[test]
-    fn the_first_poll_of_a_turn_begins_with_it() {
+    fn a_turn_begins_with_the_first_poll_after_a_wait() {
         Watch::install(Arc::new(PollStats::new(0)));
-        let poll = || {
-            let mut task = Box::pin(Watched::new(1, async { poll_start() }));
-            match task
-                .as_mut()
-                .poll(&mut Context::from_waker(std::task::Waker::noop()))
-            {
-                Poll::Ready(began) => began,
-                Poll::Pending => panic!("it waits for nothing"),
-            }
+        let turn_ns = || {
+            let mut task = Box::pin(Watched::new(1, async {}));
+            let cx = &mut Context::from_waker(std::task::Waker::noop());
+            assert!(task.as_mut().poll(cx).is_ready());
+            WATCH.with(|watch| watch.get().unwrap().turn_ns.get())
         };
+        let installed_ns = turn_ns();
         Watch::turn_begins();
-        let turn_began = Instant::now();
-        assert!(poll() <= turn_began);
-        assert!(poll() >= turn_began);
+        let first_ns = turn_ns();
+        assert!(first_ns > installed_ns);
+        let next_ns = turn_ns();
+        let is_late = Duration::from_nanos(next_ns - first_ns) > TURN_MAX;
+        assert!(next_ns == first_ns || is_late);
     }
 
     #[test]
