@@ -14,6 +14,9 @@ use self::memory::{Used, allocate, release};
 
 mod memory;
 
+/// The largest dictionary in bytes. The library keeps positions in 31 bits, and does not look.
+pub const DICTIONARY_BYTES_MAX: usize = 1 << 30;
+
 /// How an encoder compresses. The library limits each value to its range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -75,8 +78,11 @@ impl Encoder {
     /// The same, for content that may refer to `dictionary`.
     ///
     /// # Errors
-    /// When there is no memory, or the library cannot use so large a dictionary.
+    /// When there is no memory, or the dictionary is larger than [`DICTIONARY_BYTES_MAX`].
     pub fn with_dictionary(settings: Settings, dictionary: Vec<u8>) -> io::Result<Self> {
+        if dictionary.len() > DICTIONARY_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let mut encoder = Self::new(settings)?;
         let dictionary = Dictionary::new(dictionary, settings.level, &encoder.used)?;
         // SAFETY: both pointers are valid, and the dictionary lives longer than the state, by the order of the fields.
@@ -153,24 +159,28 @@ impl Encoder {
             if went_well == 0 {
                 return Err(io::Error::other("the encoder of br failed"));
             }
-            let has_more = self.take(out);
-            if left == 0 && !has_more {
+            // A call that leaves output does not go on behind it: only one that leaves none has done all.
+            let is_done = !self.take(out);
+            if left == 0 && is_done {
                 return Ok(());
             }
         }
     }
 
-    /// Appends output that is ready, and returns whether there is more.
+    /// Appends all output that is ready, and returns whether there was any.
     fn take(&mut self, out: &mut Vec<u8>) -> bool {
-        // 0 asks for all that lies together.
-        let mut bytes = 0;
-        // SAFETY: the state is valid. What is returned has `bytes` bytes, which stay until the state is used again.
-        unsafe {
-            let ready = sys::BrotliEncoderTakeOutput(self.state.as_ptr(), &mut bytes);
-            if bytes > 0 {
+        let before = out.len();
+        loop {
+            // 0 asks for all that lies together.
+            let mut bytes = 0;
+            // SAFETY: the state is valid. What is returned has `bytes` bytes, which stay until the state is used again.
+            unsafe {
+                let ready = sys::BrotliEncoderTakeOutput(self.state.as_ptr(), &mut bytes);
+                if bytes == 0 {
+                    return out.len() > before;
+                }
                 out.extend_from_slice(slice::from_raw_parts(ready, bytes));
             }
-            sys::BrotliEncoderHasMoreOutput(self.state.as_ptr()) != 0
         }
     }
 

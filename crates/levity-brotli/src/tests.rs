@@ -34,6 +34,48 @@ fn decoded(encoded: &[u8], dictionary: &[u8]) -> Vec<u8> {
     content
 }
 
+/// Text of `letters` in an order without a pattern, which compresses badly.
+fn noise(letters: u64, bytes: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005) + 1;
+        (state >> 33) % letters
+    };
+    (0..bytes).map(|_| b'a' + next() as u8).collect()
+}
+
+/// A call may leave the last block with the library, which has to be asked for it.
+#[test]
+fn the_end_comes_with_the_last_piece_however_the_content_is_cut() {
+    for level in 0..=11 {
+        let bytes_max = if level < 10 { 300_000 } else { 80_000 };
+        for letters in [2, 16] {
+            for bytes in [1, 16_384, 30_000, 65_536, 66_000, 140_000, 200_000, 300_000] {
+                if bytes > bytes_max {
+                    continue;
+                }
+                let content = noise(letters, bytes);
+                for piece_bytes in [16_000, 50_000, 65_536, bytes] {
+                    let (mut encoder, mut out) =
+                        (Encoder::new(settings(level)).expect("memory"), Vec::new());
+                    let mut pieces = content.chunks(piece_bytes).peekable();
+                    while let Some(piece) = pieces.next() {
+                        let operation = match pieces.peek() {
+                            Some(_) => Operation::Process,
+                            None => Operation::Finish,
+                        };
+                        encoder
+                            .append(piece, operation, &mut out)
+                            .expect("no defect");
+                    }
+                    let case = format!("{level} {letters} {bytes} {piece_bytes}");
+                    assert!(decoded(&out, &[]) == content, "{case}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn every_level_decodes_to_the_same_bytes() {
     let text = text(5000);

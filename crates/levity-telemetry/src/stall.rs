@@ -380,7 +380,9 @@ impl Watch {
 
     fn begin_turn(&self, now_ns: u64) {
         let base_age_ns = now_ns.saturating_sub(self.base.get().at_ns);
-        if Duration::from_nanos(base_age_ns) >= BASE_AGE_MIN {
+        // Without statistics a wait for events after the base would be taken for one within a poll.
+        let is_old = Duration::from_nanos(base_age_ns) >= BASE_AGE_MIN;
+        if is_old || self.run_queue.file.is_none() {
             self.base
                 .set(self.run_queue.sample(now_ns, RUN_QUEUE_AGE_MAX));
         }
