@@ -68,11 +68,11 @@ limits! {
     /// Bytes of all request bodies in files of `disk.spool`, shared in the same way.
     spool_bytes: usize = count(Size, "8GiB", "1MiB".."1024TiB"),
     /// Memory of all encoders that are in the middle of a response. One takes 320 KiB (zstd:1 and 2), 416 KiB (gzip),
-    /// 1.2 MiB (zstd:3, the default), 2.6 MiB (br:2 to 4), 2.75 MiB (zstd:4 to 19, br:9), 8 MiB (br:10) or
-    /// 20 MiB (br:11); the other levels of br take 0.3 to 2 MiB. Responses beyond the bound are compressed less, then sent without compression.
-    /// Those of unknown length may use half of it. Those of up to 64 KiB are compressed at once, and do not count.
-    /// Decoders of responses whose text is replaced (`substitute`) may keep as much again, 16 MiB each at most; responses
-    /// beyond it wait for up to 6 s, then fail. Of both, one client has at most its share above half: this divided by the
+    /// 1.2 MiB (zstd:3, the default), 2.75 MiB (zstd:4 to 19), 3 MiB (br:2 to 4, br:9), 8 MiB (br:10) or 20 MiB
+    /// (br:11); the other levels of br take 0.3 to 2.3 MiB. Responses beyond the bound are compressed less, then sent
+    /// without compression. Those of unknown length may use half of it. Those of up to 64 KiB are compressed at once,
+    /// and do not count. Decoders of responses whose text is replaced (`substitute`) may keep as much again, 16 MiB
+    /// each at most; responses beyond it wait for up to 6 s, then fail. Of both, one client has at most its share above half: this divided by the
     /// number of clients that hold some. A reload applies at once.
     compression_memory: usize = count(Size, "64MiB", "0B".."1TiB"),
     /// Size of a file up to which its digest is made, for `digest` and for `etag = "content"`; larger files have none. A
