@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use levity_config::Feature;
 use serde_json::Value;
 
 use crate::clients::run;
@@ -174,12 +175,9 @@ fn the_tarball_runs_where_it_is_unpacked() {
     let program = program.to_str().expect("a path in UTF-8");
     let version = succeeds(program, &["--version"], tree.path());
     // A release has all features.
-    let expected = concat!(
-        "levity ",
-        env!("CARGO_PKG_VERSION"),
-        "\nfeatures: acme ajp compress engines-all http2 inspect io-uring mailbox redis upload\n"
-    );
-    assert_eq!(version, expected);
+    let features: Vec<_> = Feature::ALL.iter().map(|feature| feature.name()).collect();
+    let (number, features) = (env!("CARGO_PKG_VERSION"), features.join(" "));
+    assert_eq!(version, format!("levity {number}\nfeatures: {features}\n"));
     let mode = fs::metadata(program).expect("a program").permissions();
     assert_eq!(mode.mode() & 0o777, 0o755);
     let unit = fs::read_to_string(tree.at("lib/systemd/system/levity.service")).expect("a unit");
