@@ -143,13 +143,28 @@ impl Need {
         }
         match value {
             _ if !self.words.is_empty() => {
-                let mut texts = texts(value);
-                let text = texts.find(|text| self.words.iter().any(|word| is_word(word, text)))?;
-                Some(format!("{name} = \"{text}\""))
+                let word = texts(value).find_map(|text| self.word(text))?;
+                Some(format!("{name} = \"{word}\""))
             }
             DeValue::Boolean(false) => None,
+            // What a variable stands for is text.
+            _ if value.as_str() == Some("false") => None,
             _ => Some(name.to_owned()),
         }
+    }
+}
+
+impl Need {
+    /// The word that `text` is, or the scheme that it begins with: the rest may be a secret.
+    fn word(&self, text: &str) -> Option<String> {
+        let text = text.trim_ascii();
+        self.words.iter().find_map(|word| match *word {
+            word if text == word => Some(word.to_owned()),
+            scheme if scheme.ends_with("://") && text.starts_with(scheme) => {
+                Some(format!("{scheme}..."))
+            }
+            _ => None,
+        })
     }
 }
 
@@ -158,10 +173,6 @@ fn texts<'v>(value: &'v DeValue<'_>) -> impl Iterator<Item = &'v str> {
     let elements = value.as_array().into_iter().flatten();
     let elements = elements.filter_map(|one| one.get_ref().as_str());
     value.as_str().into_iter().chain(elements)
-}
-
-fn is_word(word: &str, text: &str) -> bool {
-    text == word || word.ends_with("://") && text.starts_with(word)
 }
 
 /// What is said of something that needs a feature that is not built, and what helps.
@@ -302,14 +313,14 @@ mod tests {
     #[test]
     fn what_needs_tls_is_named() {
         let text = "[tls]\nfolder = \"/t\"\n[[listen]]\naddress = \"1.2.3.4:1\"\ntls = true\n\
-                    [[listen]]\naddress = \"1.2.3.4:443\"\ntls = false\n\
-                    [[upstream]]\nname = \"a\"\nto = [\"127.0.0.1:1\", \"https://b.test\"]\n\
+                    [[listen]]\naddress = \"1.2.3.4:443\"\ntls = \"false\"\n\
+                    [[upstream]]\nname = \"a\"\nto = [\"127.0.0.1:1\", \" https://b.test\"]\n\
                     tls = { verify = false }\n[[upstream]]\nname = \"b\"\nto = \"http://b.test\"\n\
                     [[site]]\nroot = \"/a\"\ntls = \"internal\"\njwt = { secret = \"x\" }\n";
         let lines = [
             "1:2 `tls` ",
             "5:1 `tls` ",
-            "11:1 `to = \"https://b.test\"` ",
+            "11:1 `to = \"https://...\"` ",
             "12:1 `tls` ",
             "18:1 `tls` ",
             "19:1 `jwt` ",

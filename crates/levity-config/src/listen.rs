@@ -40,7 +40,7 @@ pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
             continue;
         };
         let usual_tls = tls::is_usual_at(&address);
-        if given_tls.is_none() && usual_tls && !Feature::Tls.is_built() {
+        if !section.has(TLS) && usual_tls && !Feature::Tls.is_built() {
             let (message, help) =
                 lacking(&format!("TLS, which is usual at {address},"), Feature::Tls);
             section.report(
@@ -52,7 +52,7 @@ pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
         let listen = Listen {
             address,
             proxy_protocol,
-            tls: given_tls.unwrap_or(usual_tls),
+            tls: given_tls.unwrap_or(usual_tls && Feature::Tls.is_built()),
             publish,
         };
         check_publish(&section, &listen);

@@ -24,7 +24,8 @@ fn no_input_of_the_corpus_breaks_the_reader() {
 fn a_build_without_tls_names_what_needs_it() {
     let text = "[[listen]]\naddress = \"127.0.0.1:443\"\n\
                 [[listen]]\naddress = \"127.0.0.1:8443\"\ntls = true\n\
-                [[site]]\nroot = \"/a\"\ntls = \"internal\"\n";
+                [[listen]]\naddress = \"127.0.0.2:443\"\ntls = true\n\
+                [[site]]\nroot = \"/a\"\n";
     let problems = levity_config::parse(text).expect_err("it needs TLS");
     let found = problems.iter().map(|problem| {
         let message = &problem.message;
