@@ -19,7 +19,8 @@ pub fn require_root() {
     );
 }
 
-/// A copy of this machine's root whose changes are in memory, with a network of its own.
+/// A copy of this machine's root whose changes are in memory, with a network of its own. What a server that root has
+/// run here by hand has left is not in it: a package that is new finds nothing of its own.
 const THROW_AWAY: &str = "set -e\n\
     mount -t tmpfs none .\n\
     cd \"$PWD\"\n\
@@ -29,6 +30,7 @@ const THROW_AWAY: &str = "set -e\n\
     mount -t tmpfs none root/tmp\n\
     mount -t proc none root/proc\n\
     mount --bind /dev root/dev\n\
+    rm -rf root/etc/levity root/var/*/levity\n\
     cp \"$1\" root/tmp/levity.deb\n\
     exec env DEBIAN_FRONTEND=noninteractive chroot root sh -ec \"$2\" 2>&1\n";
 
