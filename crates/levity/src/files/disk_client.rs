@@ -315,9 +315,10 @@ impl<'a> DiskClient<'a> {
         }
     }
 
-    /// Reads the next entries of a directory.
-    pub async fn next_entries(&mut self, reader: &Arc<DirectoryReader>) -> io::Result<Listing> {
-        self.run(list(reader), Class::First).await?.result
+    /// Reads the first entries of a directory.
+    pub async fn first_entries(&mut self, reader: &Arc<DirectoryReader>) -> io::Result<Listing> {
+        let list = list(reader, Listing::with_room_of_a_piece());
+        self.run(list, Class::First).await?.result
     }
 
     /// Disk access for the body of the response to this request. `core` is that of the request's loop.
@@ -446,7 +447,22 @@ impl DetachedDisk {
     /// # Errors
     /// Those of the read; `TimedOut` when the disk does not respond within `limits.io_timeout`.
     pub async fn next_entries(&self, reader: &Arc<DirectoryReader>) -> io::Result<Listing> {
-        self.run(list(reader)).await
+        self.run(list(reader, Listing::with_room_of_a_piece()))
+            .await
+    }
+
+    /// As [`next_entries`](Self::next_entries), into the memory of `before`, which nobody needs any more: with memory of its own
+    /// a client would hold two pieces while it waits for the disk.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn entries_after(
+        &self,
+        mut before: Listing,
+        reader: &Arc<DirectoryReader>,
+    ) -> io::Result<Listing> {
+        before.truncate(0);
+        self.run(list(reader, before)).await
     }
 
     /// Opens `path` beneath `root`, and reads `first`. Bytes that may be of another version than the metadata are dropped.
@@ -503,10 +519,10 @@ impl DetachedDisk {
     }
 }
 
-fn list(reader: &Arc<DirectoryReader>) -> op::List {
+fn list(reader: &Arc<DirectoryReader>, into: Listing) -> op::List {
     op::List {
         reader: reader.clone(),
-        into: Listing::with_room_of_a_piece(),
+        into,
     }
 }
 

@@ -147,7 +147,7 @@ impl<'a> Handling<'a> {
         // Before the read: each of any number of clients may wait for it.
         let hold = listing::admit_reader(&self.claims()).await?;
         let reader = DirectoryReader::new(directory);
-        let piece = self.disk.next_entries(&reader).await?;
+        let piece = self.disk.first_entries(&reader).await?;
         Ok((reader, piece, hold))
     }
 

@@ -357,7 +357,7 @@ impl Writer {
             if piece.is_last {
                 return Ok(());
             }
-            let next = disk.next_entries(&reader).await;
+            let next = disk.entries_after(piece, &reader).await;
             piece = next.map_err(|error| self.failed(error, path))?;
         }
     }

@@ -1,6 +1,7 @@
 //! Counts the files beneath a root, for its quota.
 
 use std::io;
+use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -113,7 +114,8 @@ async fn counted_beneath(
                 levels.pop();
                 continue;
             }
-            level.piece = disk.next_entries(&level.reader).await?;
+            let before = mem::take(&mut level.piece);
+            level.piece = disk.entries_after(before, &level.reader).await?;
             level.next = 0;
             continue;
         }

@@ -272,7 +272,7 @@ fn unsorted(
             }
             // The client gets what is known before the disk has the next entries.
             writer.output.flush().await;
-            let next = disk.next_entries(&reader).await;
+            let next = disk.entries_after(piece, &reader).await;
             piece = next.map_err(|error| unreadable(error, &writer.subject, &disk))?;
         };
         Ok(writer.end(Ending {
