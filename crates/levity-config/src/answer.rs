@@ -26,8 +26,61 @@ const OTHER_HANDLERS: &[&str] = &[
     "precompressed",
 ];
 
-/// The keys of which a table may have one.
-pub(crate) const KEYS: [&str; 4] = ["redirect", "reroute", "respond", "mailbox"];
+/// A key that gives an answer.
+struct Kind {
+    key: &'static str,
+    /// The same response comes whatever the site has: nothing is let by without a gate.
+    is_final: bool,
+    read: fn(&Given<'_, '_>) -> Option<Answer>,
+}
+
+/// Those of which a table may have one.
+const KINDS: [Kind; 4] = [
+    Kind {
+        key: "redirect",
+        is_final: true,
+        read: |given| redirect(&given.table()?, given.path).map(Answer::Redirect),
+    },
+    Kind {
+        key: "reroute",
+        is_final: false,
+        read: |given| reroute(given.section, given.path).map(Answer::Reroute),
+    },
+    Kind {
+        key: "respond",
+        is_final: true,
+        read: |given| Some(Answer::Fixed(fixed(&given.table()?))),
+    },
+    Kind {
+        key: "mailbox",
+        is_final: false,
+        read: |given| {
+            let number = given.mailboxes.named_by(given.section, given.key);
+            number.map(Answer::Mailbox)
+        },
+    },
+];
+
+/// What an answer is read from.
+struct Given<'g, 's> {
+    section: &'g Section<'s>,
+    key: &'static str,
+    path: Option<&'g Pattern>,
+    mailboxes: &'g Mailboxes,
+}
+
+impl<'s> Given<'_, 's> {
+    fn table(&self) -> Option<Section<'s>> {
+        // Reports what is no table.
+        let table = self.section.child(self.key);
+        self.section.has_table(self.key).then_some(table)
+    }
+}
+
+/// The keys of answers.
+pub(crate) fn keys() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.key)
+}
 
 const STATUSES: &[usize] = &[301, 302, 303, 307, 308];
 
@@ -39,7 +92,13 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Whether a table has a key of an answer.
 pub(crate) fn is_named(section: &Section<'_>) -> bool {
-    KEYS.iter().any(|key| section.has(key))
+    keys().any(|key| section.has(key))
+}
+
+/// Whether a table has one that asks nobody else.
+pub(crate) fn is_final(section: &Section<'_>) -> bool {
+    let mut kinds = KINDS.iter();
+    kinds.any(|kind| kind.is_final && section.has(kind.key))
 }
 
 /// Reads the answer of one table. `path` is that of a route. `is_alone` is whether other handlers
@@ -50,10 +109,10 @@ pub(crate) fn read(
     is_alone: bool,
     mailboxes: &Mailboxes,
 ) -> Option<Answer> {
-    let key = KEYS.iter().find(|key| section.has(key))?;
-    for other in KEYS.iter().chain(OTHER_HANDLERS) {
-        let is_answer = KEYS.contains(other);
-        if other != key && (is_answer || is_alone) && section.has(other) {
+    let Kind { key, read, .. } = KINDS.iter().find(|kind| section.has(kind.key))?;
+    let handlers = OTHER_HANDLERS.iter().copied().filter(|_| is_alone);
+    for other in keys().filter(|other| other != key).chain(handlers) {
+        if section.has(other) {
             section.report(
                 other,
                 format_args!("`{key}` answers every request here"),
@@ -61,21 +120,12 @@ pub(crate) fn read(
             );
         }
     }
-    match *key {
-        "redirect" => {
-            let table = section.child(key);
-            let is_table = section.has_table(key);
-            is_table
-                .then(|| redirect(&table, path))?
-                .map(Answer::Redirect)
-        }
-        "reroute" => reroute(section, path).map(Answer::Reroute),
-        "mailbox" => mailboxes.named_by(section, key).map(Answer::Mailbox),
-        _ => {
-            let table = section.child(key);
-            section.has_table(key).then(|| Answer::Fixed(fixed(&table)))
-        }
-    }
+    read(&Given {
+        section,
+        key,
+        path,
+        mailboxes,
+    })
 }
 
 /// Reads `reroute`, a path on this server.

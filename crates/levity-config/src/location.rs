@@ -185,7 +185,7 @@ pub(crate) fn inherited(above: &Location, is_dropped: impl Fn(&str) -> bool) -> 
     drop(is_dropped("request_headers"), &mut above.request_headers);
     drop(is_dropped("rewrite"), &mut above.rewrite);
     drop(is_dropped("mailbox_headers"), &mut above.mailbox_headers);
-    for key in answer::KEYS {
+    for key in answer::keys() {
         let is_its_own = above
             .answer
             .as_ref()
@@ -197,7 +197,7 @@ pub(crate) fn inherited(above: &Location, is_dropped: impl Fn(&str) -> bool) -> 
 
 /// Reports a route that has dropped all that could answer.
 fn check_answered(section: &Section<'_>, location: &Location) {
-    let mut answers = ["root", "proxy"].into_iter().chain(answer::KEYS);
+    let mut answers = ["root", "proxy"].into_iter().chain(answer::keys());
     if location.root.is_none()
         && location.proxying.proxy.is_none()
         && location.answer.is_none()

@@ -438,18 +438,6 @@ pub enum Answer {
     Mailbox(usize),
 }
 
-impl Answer {
-    /// The key that gives it.
-    pub(crate) fn key(&self) -> &'static str {
-        match self {
-            Self::Redirect(_) => "redirect",
-            Self::Reroute(_) => "reroute",
-            Self::Fixed(_) => "respond",
-            Self::Mailbox(_) => "mailbox",
-        }
-    }
-}
-
 /// `redirect`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
@@ -468,6 +456,28 @@ pub struct Fixed {
     pub body: String,
     /// Names and values, in the order of the file.
     pub headers: Vec<(String, String)>,
+}
+
+impl Answer {
+    /// The key that gives it.
+    pub(crate) fn key(&self) -> &'static str {
+        match self {
+            Self::Redirect(_) => "redirect",
+            Self::Reroute(_) => "reroute",
+            Self::Fixed(_) => "respond",
+            Self::Mailbox(_) => "mailbox",
+        }
+    }
+
+    /// The status with which every request is refused, 400 or above; `None` if some get more than that. What says `None` by
+    /// mistake is passed by under another name of a file.
+    #[must_use]
+    pub fn refusal(&self) -> Option<u16> {
+        match self {
+            Self::Fixed(fixed) => Some(fixed.status).filter(|status| *status >= 400),
+            Self::Redirect(_) | Self::Reroute(_) | Self::Mailbox(_) => None,
+        }
+    }
 }
 
 /// Headers of responses to some paths.

@@ -1,5 +1,6 @@
 //! `[[site.route]]`: other rules for some requests of a site.
 
+use crate::answer;
 use crate::gates;
 use crate::line::Line;
 use crate::location::{self, Above, Own, References, Used};
@@ -35,8 +36,7 @@ pub(crate) fn routes(
         index.push(matcher.path.start(), seen.len());
         seen.push((matcher.clone(), line.clone()));
         if !gates::read::are_given(section) {
-            let answers = section.has("redirect") || section.has("respond");
-            if !answers {
+            if !answer::is_final(section) {
                 open.push(matcher.path.clone(), line);
             }
         } else if own

@@ -8,6 +8,7 @@ use std::time::Duration;
 use levity_disk::{check_writable, patiently};
 use strum::{EnumString, VariantNames};
 
+use crate::answer;
 use crate::in_unit::remedy;
 use crate::line::Line;
 use crate::on_disk::found;
@@ -152,9 +153,13 @@ pub(crate) fn check(section: &Section<'_>, place: &Place<'_>, roots: &Roots) {
         return section.report(TABLE, "nothing is written at internal routes", Some(help));
     }
     if !place.has_routes && place.has_answer {
-        let message =
-            "every request is answered by `redirect`, `respond`, `reroute` or `mailbox` here";
-        return section.report(TABLE, message, None);
+        let keys = answer::keys().map(|key| format!("`{key}`"));
+        let keys = keys.collect::<Vec<_>>().join(" or ");
+        return section.report(
+            TABLE,
+            format!("every request is answered by {keys} here"),
+            None,
+        );
     }
     if !place.has_routes && !place.asks_files {
         let help = "`try = [\"file\", \"proxy\"]` lets files answer too".to_owned();

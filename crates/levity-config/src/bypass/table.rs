@@ -22,11 +22,8 @@ pub(super) fn is_guarded(gates: &Gates) -> bool {
 
 /// See [`Table::refuses`].
 pub(super) fn refuses(location: &Location) -> bool {
-    let says_so = |answer: &Answer| match answer {
-        Answer::Fixed(fixed) => matches!(fixed.status, 401 | 403 | 404),
-        Answer::Redirect(_) | Answer::Reroute(_) | Answer::Mailbox(_) => false,
-    };
-    location.internal || location.answer.as_ref().is_some_and(says_so)
+    let refusal = location.answer.as_ref().and_then(Answer::refusal);
+    location.internal || matches!(refusal, Some(401 | 403 | 404))
 }
 
 /// A route, or what a site has besides its routes.

@@ -133,7 +133,7 @@ fn refusal<'c>(location: &Location, of: &'c levity_config::Location) -> Option<R
         return Some(Refusal::Closed);
     }
     if let Some(answer) = &of.answer {
-        let refuses = refuses(answer) && !of.files_first;
+        let refuses = answer.refusal().is_some() && !of.files_first;
         return refuses.then_some(Refusal::Answer(answer));
     }
     let tries = of.proxying.tries.as_ref()?;
@@ -155,9 +155,4 @@ fn number<T: PartialEq>(known: &mut Vec<T>, one: T) -> usize {
         known.push(one);
         known.len() - 1
     })
-}
-
-/// Whether everyone is refused.
-pub fn refuses(answer: &Answer) -> bool {
-    matches!(answer, Answer::Fixed(fixed) if fixed.status >= 400)
 }

@@ -6,7 +6,6 @@ use levity_config::{CacheRule, LocationOptions};
 use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
-use super::fingerprints::refuses;
 use super::resources::Resources;
 use crate::filter::compress::Compress;
 use crate::route::location::{FileDigests, FileVariants};
@@ -88,7 +87,7 @@ pub fn compressed_codings(options: &LocationOptions) -> Vec<Coding> {
 /// no way to the rest.
 pub fn precompressed_codings(of: &levity_config::Location) -> Vec<Coding> {
     let may_be_file = match &of.answer {
-        Some(answer) => refuses(answer),
+        Some(answer) => answer.refusal().is_some(),
         None => of.asks_files() || of.proxying.proxy.is_none(),
     };
     match may_be_file {
