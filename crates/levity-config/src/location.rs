@@ -324,7 +324,7 @@ fn check_upload(
     let place = upload::Place {
         root: location.root.as_deref(),
         is_internal: location.internal,
-        has_answer: location.answer.is_some(),
+        answer: location.answer.as_ref().map(Answer::key),
         asks_files: location.asks_files(),
         has_routes,
         is_open: location.gates == Gates::default(),

@@ -8,7 +8,6 @@ use std::time::Duration;
 use levity_disk::{check_writable, patiently};
 use strum::{EnumString, VariantNames};
 
-use crate::answer;
 use crate::in_unit::remedy;
 use crate::line::Line;
 use crate::on_disk::found;
@@ -128,8 +127,8 @@ fn methods(section: &Section<'_>) -> Vec<UploadMethod> {
 pub(crate) struct Place<'a> {
     pub(crate) root: Option<&'a Path>,
     pub(crate) is_internal: bool,
-    /// `redirect` and the like answer.
-    pub(crate) has_answer: bool,
+    /// The key of what answers every request, such as `redirect`.
+    pub(crate) answer: Option<&'static str>,
     /// Files may answer.
     pub(crate) asks_files: bool,
     /// Routes within it may be meant.
@@ -152,14 +151,11 @@ pub(crate) fn check(section: &Section<'_>, place: &Place<'_>, roots: &Roots) {
         let help = "an application writes files itself".to_owned();
         return section.report(TABLE, "nothing is written at internal routes", Some(help));
     }
-    if !place.has_routes && place.has_answer {
-        let keys = answer::keys().map(|key| format!("`{key}`"));
-        let keys = keys.collect::<Vec<_>>().join(" or ");
-        return section.report(
-            TABLE,
-            format!("every request is answered by {keys} here"),
-            None,
-        );
+    if !place.has_routes
+        && let Some(key) = place.answer
+    {
+        let message = format!("`{key}` answers every request here");
+        return section.report(TABLE, message, None);
     }
     if !place.has_routes && !place.asks_files {
         let help = "`try = [\"file\", \"proxy\"]` lets files answer too".to_owned();

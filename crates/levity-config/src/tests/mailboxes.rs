@@ -386,8 +386,7 @@ fn sets_are_found_by_name() {
 
 #[test]
 fn what_a_mailbox_excludes() {
-    let upload =
-        "every request is answered by `redirect` or `reroute` or `respond` or `mailbox` here";
+    let upload = "`mailbox` answers every request here";
     for (line, expected) in [
         ("proxy = \"app\"", "11:9 `proxy`: `mailbox` answers"),
         ("root = \"/a\"", "11:8 `root`: `mailbox` answers"),

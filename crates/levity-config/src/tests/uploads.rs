@@ -73,7 +73,7 @@ fn tables_that_could_write_nothing() {
         ),
         (
             "root = \"/srv\"\nupload = {}\nredirect = { to = \"/b\" }\n",
-            "every request is answered",
+            "`upload`: `redirect` answers every request here",
         ),
         (
             "root = \"/srv\"\nupload = { methods = [] }\n",
