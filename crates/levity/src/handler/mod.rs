@@ -42,7 +42,6 @@ use crate::files::disk_client::DiskClient;
 use crate::files::scripts::PathKind;
 use crate::handler::sendfile::Delegated;
 use crate::handler::sendfile::completion::CompletionHook;
-use crate::handler::sendfile::receipt::Subject;
 use crate::http::error::error;
 use crate::http::request_body::{NO_ROOM, RequestBody, ends_upload};
 use crate::http::response::Response;
@@ -56,9 +55,6 @@ use crate::route::{Location, RouteInput, Rules, Service};
 use crate::shares::claim::{Claims, Requester};
 use crate::upstream::proxy::Proxy;
 use crate::worker::Worker;
-
-/// The maximum number of reroutes per request. It ends loops, such as an application that receives its own reroute.
-const REROUTES_MAX: usize = 3;
 
 /// A request's progress through the handlers, with everything they need except its header.
 pub struct Handling<'a> {
@@ -417,59 +413,6 @@ impl<'a> Handling<'a> {
         let explanation = self.worker.explanation.as_ref()?;
         explanation.leave_unanswered();
         Some(Response::new(200))
-    }
-
-    /// Follows reroutes until there is a response.
-    async fn follow(&mut self, request: &Request, mut reroute: Reroute<'a>) -> Response {
-        let mut delegations = Vec::new();
-        // The first application has consumed the body.
-        self.body = self.body.absent();
-        let mut response = loop {
-            let Reroute {
-                delegated_by,
-                request: derived,
-                to,
-            } = reroute;
-            if delegations.len() == REROUTES_MAX {
-                let refusal = delegated_by.refuse(502, "the request was rerouted too often");
-                break self.settle(&delegated_by, Err(refusal));
-            }
-            let request = derived.as_deref().unwrap_or(request);
-            self.delegated_by = Some(delegated_by);
-            self.disk.trace.enter(Step::Resolve);
-            let outcome = match to {
-                Target::Location(location, path) => self.internal(request, location, &path).await,
-                Target::Upstreams(targets) => self.first_usable(targets).await,
-            };
-            // An application whose delegation has been settled, such as by a file, is not among them.
-            delegations.extend(self.delegated_by.take());
-            match outcome {
-                Outcome::Response(response) => break response,
-                // No handler of an internal location rewrites.
-                Outcome::Next | Outcome::Rewritten(_) => break error(404, ""),
-                Outcome::Reroute(next) => reroute = next,
-            }
-        };
-        self.disk.trace.enter(Step::Respond);
-        while let Some(delegated_by) = delegations.pop() {
-            response = self.settle(&delegated_by, delegated_by.with_headers(response));
-        }
-        response.is_of_application = true;
-        response
-    }
-
-    /// Ends a delegation with its content, or with an error response.
-    fn settle(
-        &mut self,
-        delegated_by: &Delegated,
-        outcome: Result<Response, Response>,
-    ) -> Response {
-        let (subject, response) = match outcome {
-            Ok(content) => (Subject::Content, content),
-            Err(refusal) => (Subject::Refusal, refusal),
-        };
-        self.hooks.extend(delegated_by.receipt(subject));
-        response
     }
 
     /// Reads and drops the body of a request that no handler reads.

@@ -7,6 +7,7 @@ pub mod completion;
 pub mod parts;
 pub mod preload;
 pub mod receipt;
+pub mod reroute;
 pub mod root;
 
 use std::borrow::Cow;
