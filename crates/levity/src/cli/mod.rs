@@ -20,6 +20,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand};
 use levity_config::{AdminPlaces, Errors, Feature, Variables};
 use levity_disk::patiently;
@@ -321,8 +322,33 @@ fn command(command: Option<Command>, streams: &mut Streams<'_>) -> Result<Step, 
     })
 }
 
+/// The commands of features, which a build may lack.
+const OF_FEATURES: [(&str, Feature); 5] = [
+    ("certs", Feature::Tls),
+    ("mailbox", Feature::Inspect),
+    ("precompress", Feature::Compress),
+    ("timing", Feature::Inspect),
+    ("top", Feature::Inspect),
+];
+
+/// The command that this build lacks, and the feature that it needs, if the error is about one.
+fn absent_command(error: &clap::Error) -> Option<(&'static str, &'static str)> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let mut absent = OF_FEATURES.iter().filter(|(_, of)| !of.is_built());
+    let found = absent.find(|(name, _)| name == given);
+    found.map(|(name, feature)| (*name, feature.name()))
+}
+
 /// Help and version are data; anything else is a message.
 fn usage(error: &clap::Error, streams: &mut Streams<'_>) -> Step {
+    if let Some((name, feature)) = absent_command(error) {
+        streams.err(&format!(
+            "error: `{name}` is not in this build: it needs the feature `{feature}`\n"
+        ));
+        return Step::Exit(EXIT_USAGE);
+    }
     let text = error.render();
     match (error.use_stderr(), streams.colour) {
         (false, _) => streams.out(&text.to_string()),
@@ -468,6 +494,21 @@ pub(crate) mod tests {
                 .err
                 .contains("names are not resolved")
         );
+    }
+
+    #[test]
+    fn commands_of_features_are_there_or_name_the_feature() {
+        for (name, feature) in OF_FEATURES {
+            let ran = levity(&[name, "--help"]);
+            let message = format!(
+                "error: `{name}` is not in this build: it needs the feature `{}`\n",
+                feature.name()
+            );
+            match feature.is_built() {
+                true => assert!(ran.out.contains("Usage: levity"), "{name}: {}", ran.err),
+                false => assert_eq!(ran.err, message),
+            }
+        }
     }
 
     #[test]
