@@ -13,6 +13,7 @@ const MAILBOX: &[&str] = &[
     "levity-config/src/resume.rs",
     "levity-inspect/src/mailbox.rs",
     "levity-mailbox/src",
+    "levity-telemetry/src/stats/mailboxes.rs",
     "levity-wire/src/durable_streams",
     "levity-wire/src/grip",
     "levity-wire/src/mailbox.rs",
@@ -20,10 +21,13 @@ const MAILBOX: &[&str] = &[
     "levity-wire/src/sse.rs",
     "levity-wire/src/websocket",
     "levity-wire/src/websocket.rs",
+    "levity/src/cli/inspect/mailbox.rs",
     "levity/src/handler/mailbox",
     "levity/src/handler/resume",
     "levity/src/mailboxes",
+    "levity/src/status/mailboxes.rs",
     "levity/src/upstream/abandoned.rs",
+    "levity/src/upstream/grip_sig.rs",
 ];
 
 /// Prints the lines of all that belongs to the mailboxes, and their sum.

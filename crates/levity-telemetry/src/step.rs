@@ -21,7 +21,7 @@ pub enum Step {
     Upstream,
     /// Making the response.
     Respond,
-    /// Applying the header rules of the route.
+    /// Changing the header of the response, as its location says.
     Filter,
     /// Writing to the socket.
     Send,
