@@ -5,6 +5,7 @@
 //! that nobody writes to, and other files that wait for somebody, say nothing about their device. But whoever forgot one of them forgot
 //! others too: they are waited for [`FURTHER_PART`] of that time.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -116,11 +117,12 @@ pub fn patiently_with<T: Send + 'static>(
     call: impl FnOnce(&Path) -> T + Send + 'static,
 ) -> io::Result<T> {
     let mut call = Some(call);
-    let mut calls = Calls::begin(vec![path.to_owned()], others, move |path| {
+    let call = move |path: &Path| -> Given {
         let call = call.take().expect("there is one path");
-        call(path)
-    })?;
-    calls.next(path).unwrap_or_else(|| Err(no_response()))
+        Box::new(call(path))
+    };
+    let mut calls = Calls::begin(vec![path.to_owned()], others, Box::new(call))?;
+    calls.next(path).map_or_else(|| Err(no_response()), of_type)
 }
 
 /// What `call` on each of `paths` gives, in their order. Cheaper than [`patiently`] for each. Blocks, for ten seconds at most for each
@@ -132,7 +134,8 @@ pub fn patiently_for_each<T: Send + 'static>(
     let mut results = Vec::with_capacity(paths.len());
     while results.len() < paths.len() {
         let rest = paths[results.len()..].to_vec();
-        let mut calls = match Calls::begin(rest, Vec::new(), call) {
+        let call = move |path: &Path| -> Given { Box::new(call(path)) };
+        let mut calls = match Calls::begin(rest, Vec::new(), Box::new(call)) {
             Ok(calls) => calls,
             Err(error) => {
                 results.push(Err(error));
@@ -144,7 +147,7 @@ pub fn patiently_for_each<T: Send + 'static>(
                 results.push(Err(no_response()));
                 break;
             };
-            results.push(result);
+            results.push(of_type(result));
         }
     }
     results
@@ -183,20 +186,31 @@ pub fn read_patiently(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     patiently(path, read)?
 }
 
+/// What a call gives. Threads and channels for each type of it would be a twelfth of the code of `levity-config`.
+type Given = Box<dyn Any + Send>;
+
+fn of_type<T: 'static>(given: io::Result<Given>) -> io::Result<T> {
+    given.map(|given| {
+        *given
+            .downcast()
+            .expect("what the call of this caller gives")
+    })
+}
+
 /// Calls on several paths, one after the other, in the helper of this thread.
-struct Calls<T> {
+struct Calls {
     number: u64,
     /// The device that was reached last.
     reached: Arc<AtomicU64>,
     /// `None` once they are left behind.
-    results: Option<Receiver<io::Result<T>>>,
+    results: Option<Receiver<io::Result<Given>>>,
 }
 
-impl<T: Send + 'static> Calls<T> {
+impl Calls {
     fn begin(
         paths: Vec<PathBuf>,
         others: Vec<PathBuf>,
-        mut call: impl FnMut(&Path) -> T + Send + 'static,
+        mut call: Box<dyn FnMut(&Path) -> Given + Send>,
     ) -> io::Result<Self> {
         let number = {
             let mut left = lock(&LEFT);
@@ -228,7 +242,7 @@ impl<T: Send + 'static> Calls<T> {
     }
 
     /// The next result, that for `path`. `None` when it does not come in time: then all that are left are left behind.
-    fn next(&mut self, path: &Path) -> Option<io::Result<T>> {
+    fn next(&mut self, path: &Path) -> Option<io::Result<Given>> {
         let results = self.results.as_ref()?;
         let wait = Duration::from_millis(WAIT_MS.load(Ordering::Relaxed));
         let is_for_somebody = || self.reached.load(Ordering::Relaxed) == SOMEBODY;
@@ -246,7 +260,7 @@ impl<T: Send + 'static> Calls<T> {
     }
 
     /// Leaves the calls behind, unless there is a result by now.
-    fn leave(&mut self, path: &Path) -> Option<io::Result<T>> {
+    fn leave(&mut self, path: &Path) -> Option<io::Result<Given>> {
         let absolute = path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let mut left = lock(&LEFT);
         if let Some(Ok(got)) = self.results.as_ref().map(Receiver::try_recv) {
@@ -346,7 +360,7 @@ fn no_response() -> io::Error {
 }
 
 /// Gives a result to whoever waits for it. False if that is nobody.
-fn hand_over<T>(number: u64, got: io::Result<T>, given: &Sender<io::Result<T>>) -> bool {
+fn hand_over(number: u64, got: io::Result<Given>, given: &Sender<io::Result<Given>>) -> bool {
     let mut left = lock(&LEFT);
     let is_awaited = given.send(got).is_ok();
     if !is_awaited {
