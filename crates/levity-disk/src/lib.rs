@@ -38,10 +38,10 @@ pub use disk::Disk;
 pub use engine::StartError;
 pub use files::{
     Clients, DirectoryReader, Entry, EntryStat, FileSystem, Inline, Kind, Listing, Meta,
-    MountPoint, OpenFile, Root, Secrets, Spool, Symlinks, TEMPORARY_PREFIX, Watch, WatchStats,
-    Watcher, accept_variant, check_writable, end_patient_thread, late_returns, left_root, on_late,
-    patiently, patiently_for_each, patiently_with, read_patiently, responds, set_direct_files_max,
-    set_patience, set_unclosed_max,
+    MountPoint, OpenFile, Room, Root, Secrets, Spool, Symlinks, TEMPORARY_PREFIX, Watch,
+    WatchStats, Watcher, accept_variant, check_writable, end_patient_thread, late_returns,
+    left_root, on_late, patiently, patiently_for_each, patiently_with, read_patiently, responds,
+    set_direct_files_max, set_patience, set_unclosed_max,
 };
 pub use job::{
     Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, Opened, Operation,

@@ -52,7 +52,7 @@ pub(super) fn perform_with(
                 Ok(Done::Read((Ready::PageCache { file, offset, len }, now)))
             }
         },
-        Op::List(op) => op.reader.read(op.into).map(Done::List),
+        Op::List(op) => op.reader.read(op.into.take()).map(Done::List),
         Op::FreeSpace(op) => op.root.free_space().map(Done::FreeSpace),
         Op::CheckRoot(op) => op.root.check(ticket.devices()).map(Done::CheckRoot),
         Op::Create(op) => create_file(&op).map(Arc::new).map(Done::Create),

@@ -9,6 +9,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
+use std::mem;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
@@ -174,17 +175,25 @@ impl Listing {
     }
 }
 
-/// A clone has the same entries and room.
-impl Clone for Listing {
-    fn clone(&self) -> Listing {
-        let mut clone = Listing {
-            names: Vec::with_capacity(self.names.capacity()),
-            records: Vec::with_capacity(self.records.capacity()),
-            is_last: self.is_last,
-        };
-        clone.names.extend_from_slice(&self.names);
-        clone.records.extend_from_slice(&self.records);
-        clone
+/// The memory of a listing, for the entries that are read next; one that is new should have
+/// [room](Listing::with_room_of_a_piece). Memory that each of many disk threads allocates costs megabytes, because the
+/// allocator keeps some of it per thread.
+///
+/// Clones are the same memory: a job is kept for another attempt while the disk has it.
+#[derive(Debug, Clone)]
+pub struct Room(Arc<Mutex<Listing>>);
+
+impl Room {
+    /// The listing without entries. The second time it has no memory.
+    pub(crate) fn take(&self) -> Listing {
+        mem::take(&mut *lock(&self.0))
+    }
+}
+
+impl From<Listing> for Room {
+    fn from(mut listing: Listing) -> Self {
+        listing.truncate(0);
+        Self(Arc::new(Mutex::new(listing)))
     }
 }
 
@@ -279,5 +288,22 @@ impl Location {
     fn target(&self, name: &CStr, known: KnownDevices<'_>) -> io::Result<Meta> {
         let path = [self.path.to_bytes(), b"/", name.to_bytes()].concat();
         self.resolver.metadata(&CString::new(path)?, known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A job is cloned on its way to a thread.
+    #[test]
+    fn entries_are_read_into_the_memory_of_those_before() {
+        let mut before = Listing::with_room_of_a_piece();
+        before.names.extend_from_slice(b"name");
+        let memory = before.names.as_ptr();
+        let room = Room::from(before);
+        let taken = room.clone().take();
+        assert_eq!((taken.names.as_ptr(), taken.names.len()), (memory, 0));
+        assert_eq!(room.take().names.capacity(), 0);
     }
 }

@@ -57,7 +57,7 @@ pub(crate) use crossing::{KnownDevices, OtherDevice};
 pub use direct::set_direct_files_max;
 pub use folder::check_writable;
 pub use inline::Inline;
-pub use listing::{DirectoryReader, Entry, EntryStat, Listing};
+pub use listing::{DirectoryReader, Entry, EntryStat, Listing, Room};
 pub use meta::{Kind, Meta};
 pub use mounts::MountPoint;
 pub use open_file::{Clients, OpenFile};

@@ -34,7 +34,7 @@ pub use super::change::{
 };
 pub use super::open::{First, Lookup, Open, Opened, Variants};
 use super::ready::Ready;
-use crate::files::{DirectoryReader, Listing, Meta, OpenFile, Root, Spool};
+use crate::files::{DirectoryReader, Listing, Meta, OpenFile, Room, Root, Spool};
 use crate::memory::span;
 
 /// An operation: one trip to the disk.
@@ -127,10 +127,8 @@ pub struct Read {
 pub struct List {
     /// The directory, and where the last read has ended.
     pub reader: Arc<DirectoryReader>,
-    /// An empty listing, which is returned with the entries. It should have
-    /// [room](Listing::with_room_of_a_piece): memory that each of many disk threads allocates costs megabytes,
-    /// because the allocator keeps some of it per thread.
-    pub into: Listing,
+    /// The memory for the entries.
+    pub into: Room,
 }
 
 /// Asks how many bytes this user can still write to the file system of a root (`fstatvfs`: `f_bavail`, without the

@@ -484,7 +484,7 @@ pub fn list(disk: &Disk, directory: &Arc<OpenFile>) -> io::Result<Vec<Listing>> 
 pub fn next_piece(disk: &Disk, reader: &Arc<DirectoryReader>) -> io::Result<Listing> {
     let list = op::List {
         reader: Arc::clone(reader),
-        into: Listing::with_room_of_a_piece(),
+        into: Listing::with_room_of_a_piece().into(),
     };
     ask(disk, list)
 }

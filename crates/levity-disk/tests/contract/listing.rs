@@ -143,7 +143,7 @@ mod cases {
         let waiting: Vec<_> = (0..8)
             .map(|_| {
                 let reader = DirectoryReader::new(Arc::clone(&directory));
-                let into = Listing::default();
+                let into = Listing::default().into();
                 submit(&disk, op::List { reader, into }, Class::First)
             })
             .collect();

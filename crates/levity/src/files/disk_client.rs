@@ -14,12 +14,12 @@ use levity_disk::{
 };
 use rustix::io::Errno;
 use tokio::sync::oneshot;
-use tokio::{task, time};
+use tokio::time;
 
 use crate::files::missing_lookups::FailedLookups;
 use crate::files::root::LiveRoot;
-use crate::loop_core::LoopCore;
 use crate::loop_core::config::LoopConfig;
+use crate::loop_core::{self, LoopCore};
 use crate::shares::claim::Requester;
 use crate::shares::common::CommonHold;
 use crate::shares::{Held, Portion, Resource};
@@ -458,10 +458,9 @@ impl DetachedDisk {
     /// The same.
     pub async fn entries_after(
         &self,
-        mut before: Listing,
+        before: Listing,
         reader: &Arc<DirectoryReader>,
     ) -> io::Result<Listing> {
-        before.truncate(0);
         self.run(list(reader, before)).await
     }
 
@@ -522,7 +521,7 @@ impl DetachedDisk {
 fn list(reader: &Arc<DirectoryReader>, into: Listing) -> op::List {
     op::List {
         reader: reader.clone(),
-        into,
+        into: into.into(),
     }
 }
 
@@ -560,7 +559,7 @@ pub fn remove(core: &LoopCore, root: Arc<Root>, path: CString, file: Arc<OpenFil
     let name = path.to_string_lossy().into_owned();
     let file = Some(file);
     let unlink = op::Unlink { root, path, file };
-    task::spawn_local(async move {
+    loop_core::spawn(async move {
         let done = submit_when_free(&disk, unlink, Class::First, ReadOptions::default()).await;
         if let Err(error) = done {
             log_not_removed(&name, &error);
