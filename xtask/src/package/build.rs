@@ -30,7 +30,7 @@ const STATIC: [&str; 2] = [
 /// Between two arguments in `CARGO_ENCODED_RUSTFLAGS`.
 const SEPARATOR: &str = "\u{1f}";
 
-/// Builds the program for `target` in the profile `release`, the one that is measured.
+/// Builds the program for `target` in the profile `dist`, the one that is measured.
 ///
 /// # Errors
 /// If the compiler has no standard library for the target, or if the build fails.

@@ -20,7 +20,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand};
 use levity_config::{AdminPlaces, Errors, Feature, Variables};
 use levity_disk::patiently;
@@ -265,9 +264,10 @@ fn admin_places(
 /// Reads the command line (`args` begins with the name of the program) and does what needs no server:
 /// help, examples, checks. May block on the file system.
 pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>) -> Step {
-    match Arguments::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    match Arguments::try_parse_from(&args) {
         Ok(arguments) => command(arguments.command, streams).unwrap_or_else(Step::Exit),
-        Err(error) => usage(&error, streams),
+        Err(error) => usage(&error, args.get(1), streams),
     }
 }
 
@@ -331,22 +331,20 @@ const OF_FEATURES: [(&str, Feature); 5] = [
     ("top", Feature::Inspect),
 ];
 
-/// The command that this build lacks, and the feature that it needs, if the error is about one.
-fn absent_command(error: &clap::Error) -> Option<(&'static str, &'static str)> {
-    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else {
-        return None;
-    };
+/// Why `command` is none here, if only the feature is missing.
+fn absent_command(command: &OsString) -> Option<String> {
     let mut absent = OF_FEATURES.iter().filter(|(_, of)| !of.is_built());
-    let found = absent.find(|(name, _)| name == given);
-    found.map(|(name, feature)| (*name, feature.name()))
+    let (name, feature) = absent.find(|(name, _)| command == name)?;
+    let feature = feature.name();
+    Some(format!(
+        "error: `{name}` is not in this build: it needs the feature `{feature}`\n"
+    ))
 }
 
-/// Help and version are data; anything else is a message.
-fn usage(error: &clap::Error, streams: &mut Streams<'_>) -> Step {
-    if let Some((name, feature)) = absent_command(error) {
-        streams.err(&format!(
-            "error: `{name}` is not in this build: it needs the feature `{feature}`\n"
-        ));
+/// Help and version are data; anything else is a message. `command` is the first word of the command line.
+fn usage(error: &clap::Error, command: Option<&OsString>, streams: &mut Streams<'_>) -> Step {
+    if let Some(reason) = command.and_then(absent_command) {
+        streams.err(&reason);
         return Step::Exit(EXIT_USAGE);
     }
     let text = error.render();
@@ -498,6 +496,14 @@ pub(crate) mod tests {
 
     #[test]
     fn commands_of_features_are_there_or_name_the_feature() {
+        let commands = <Arguments as clap::CommandFactory>::command();
+        let names = commands.get_subcommands().map(clap::Command::get_name);
+        let of_features = |name: &&str| OF_FEATURES.iter().any(|(of, _)| of == name);
+        let in_each_build: Vec<_> = names.filter(|name| !of_features(name)).collect();
+        let expected = [
+            "serve", "run", "check", "explain", "reload", "health", "passwd",
+        ];
+        assert_eq!(in_each_build, expected);
         for (name, feature) in OF_FEATURES {
             let ran = levity(&[name, "--help"]);
             let message = format!(
