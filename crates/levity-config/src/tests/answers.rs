@@ -191,3 +191,25 @@ fn other_paths() {
         assert!(found[0].contains(expected), "{line}: {found:?}");
     }
 }
+
+/// `KEY = false` in a route within another one drops the answer of that key.
+#[test]
+fn answers_know_their_keys() {
+    for (key, value) in [
+        ("redirect", "{ to = \"/b\" }"),
+        ("reroute", "\"/b\""),
+        ("respond", "{ status = 404 }"),
+        ("mailbox", "\"m\""),
+    ] {
+        let text = format!(
+            "[[mailbox]]\nname = \"m\"\nmode = \"inbox\"\n{SITE}[[site.route]]\npath = \"/a/*\"\n{key} = {value}\n\
+             [[site.route.route]]\npath = \"/a/b\"\n{key} = false\nroot = \"/srv\"\n"
+        );
+        let config = parse(&text).unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
+        let answers = config.sites[0].routes.iter().map(|route| {
+            let answer = route.location.answer.as_ref();
+            answer.map(Answer::key)
+        });
+        assert_eq!(answers.collect::<Vec<_>>(), [None, Some(key)], "{text}");
+    }
+}
