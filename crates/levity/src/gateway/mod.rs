@@ -6,13 +6,13 @@
 //!       |
 //!    upload      upload.rs                     the body, streamed or buffered first (spooled.rs)
 //!       |
-//!    slot        upstream/pool.rs              a backend and a connection: idle, new, or queued
+//!    slot        upstream/pool/                a backend and a connection: idle, new, or queued
 //!       |
 //!    ask         upstream/upstream_request.rs  what the backend sees; a codec encodes it
 //!       |
 //!    response    response.rs                   both directions at once, until the header is here
 //!       |
-//!    handler     handler/proxy.rs              the Response, or what it names instead
+//!    handler     handler/proxy.rs              the Response, or what it names instead (sendfile/)
 //! ```
 //!
 //! An attempt takes a slot at a backend, connects, and sends the request while it waits for the

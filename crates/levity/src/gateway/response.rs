@@ -13,7 +13,6 @@ use levity_telemetry::stall;
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 use levity_wire::sse;
-use tokio::task;
 
 use super::drain::Drain;
 use super::heartbeat::Heartbeat;
@@ -23,8 +22,8 @@ use super::tunnel::Tunnel;
 use super::upload::Upload;
 use crate::http::request_body::RequestBody;
 use crate::http::response::{BodyStream, Piece, PieceLimits, StreamError};
-use crate::loop_core::LoopCore;
 use crate::loop_core::pipes::PipeLease;
+use crate::loop_core::{self, LoopCore};
 use crate::message::request::RequestError;
 use crate::upstream::codec::Event;
 use crate::upstream::codec::head::Head;
@@ -790,6 +789,6 @@ impl BodyStream for UpstreamResponse {
             return;
         }
         let drain = Drain::new(self.core, self.endpoint, lease, self.stderr);
-        task::spawn_local(drain.run());
+        loop_core::spawn(drain.run());
     }
 }

@@ -12,6 +12,7 @@ pub mod zero_copy;
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use levity_telemetry::access_log::Log;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::WorkerStats;
 use tokio::sync::{Notify, Semaphore};
-use tokio::task;
+use tokio::task::{self, JoinHandle};
 
 use self::clock::Clock;
 use self::completions::Completions;
@@ -135,6 +136,12 @@ pub struct LoopCore {
     oldest_idle: RefCell<Vec<Idle>>,
     /// Notified when a connection or a background task ends.
     pub work_ended: Notify,
+}
+
+/// Starts a task of this event loop. It is boxed: the runtime compiles its code for tasks twice for each type of one.
+pub fn spawn(task: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    let task: Pin<Box<dyn Future<Output = ()>>> = Box::pin(task);
+    task::spawn_local(task)
 }
 
 impl LoopCore {
@@ -314,7 +321,7 @@ impl LoopCore {
     pub fn spawn_background(self: &Rc<Self>, future: impl Future<Output = ()> + 'static) {
         self.background_tasks.update(|tasks| tasks + 1);
         let running = BackgroundTask(self.clone());
-        task::spawn_local(async move {
+        spawn(async move {
             future.await;
             drop(running);
         });

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use crate::loop_core;
 use levity_mailbox::memory::MemoryStore;
 use levity_mailbox::{
     BoxEvent, Command, Copies, Owner, OwnerFigures, Reports, new_epoch, run, steady_time,
@@ -56,10 +57,10 @@ async fn keep_up(
         let mut reports: Vec<_> = own.workers.into_iter().map(Reports::Queue).collect();
         reports[worker] = Reports::Here(Rc::downgrade(&copies));
         let owner = Owner::new(store, reports, own.figures);
-        task::spawn_local(run(owner, own.commands));
+        loop_core::spawn(run(owner, own.commands));
     }
     let waking = copies.clone();
-    task::spawn_local(async move { waking.wake_receivers().await });
+    loop_core::spawn(async move { waking.wake_receivers().await });
     apply_events(&copies, events).await;
 }
 

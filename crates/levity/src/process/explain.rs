@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::task;
 
 use crate::explanation::{Explanation, Remark, Topic};
+use crate::loop_core;
 use crate::loop_core::completions::Completions;
 use crate::mailboxes::start;
 use crate::process::server::SharedParts;
@@ -230,7 +230,7 @@ fn certificate(name: &str, config: &Config) -> String {
 
 async fn ask(parts: WorkerParts, peer: Peer, header: &[u8], config: &Config) -> io::Result<Answer> {
     let (completions, delivery) = Completions::new();
-    task::spawn_local(delivery.run());
+    loop_core::spawn(delivery.run());
     let (mailboxes, _) = start::single().split();
     let (resume, _) = start::single().split();
     let worker = Worker::new(parts, completions, mailboxes, resume);
@@ -238,7 +238,7 @@ async fn ask(parts: WorkerParts, peer: Peer, header: &[u8], config: &Config) -> 
     let slot = worker.core.slots.clone().acquire_owned().await;
     let (mut ours, theirs) = UnixStream::pair()?;
     let slot = slot.expect("the slots are never closed");
-    task::spawn_local(serve_unaccepted(
+    loop_core::spawn(serve_unaccepted(
         &worker,
         Transport::Unix(theirs),
         peer,

@@ -18,7 +18,7 @@ use tokio::task::{self, JoinHandle};
 use tokio::time;
 
 use crate::http::h1::conn::Conn;
-use crate::loop_core::OLDEST_IDLE_MAX;
+use crate::loop_core::{self, OLDEST_IDLE_MAX};
 use crate::serve::{Begins, serve};
 use crate::worker::Worker;
 
@@ -50,7 +50,7 @@ impl Listeners {
                     let at = Arc::new(address.clone());
                     let accepting = accept(worker.clone(), at, listener, closed);
                     self.open
-                        .push((address, close, task::spawn_local(accepting)));
+                        .push((address, close, loop_core::spawn(accepting)));
                 }
                 Err(error) => diagnostics::log(format_args!("cannot listen on {address}: {error}")),
             }

@@ -14,8 +14,8 @@ use levity_telemetry::popular::Snapshot;
 use levity_telemetry::stall::Watch;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task;
 
+use crate::loop_core;
 use crate::loop_core::completions::Completions;
 use crate::mailboxes::local::LocalParts;
 use crate::route::Service;
@@ -116,16 +116,16 @@ fn turn_begins() {
 
 async fn live(parts: Parts) {
     let (completions, delivery) = Completions::new();
-    task::spawn_local(delivery.run());
+    loop_core::spawn(delivery.run());
     let (mailboxes, upkeep) = parts.mailboxes.split();
-    task::spawn_local(upkeep);
+    loop_core::spawn(upkeep);
     let (resume, upkeep) = parts.resume.split();
-    task::spawn_local(upkeep);
+    loop_core::spawn(upkeep);
     let worker = Worker::new(parts.worker, completions, mailboxes, resume);
     let worker = Rc::new(worker);
     let mut listeners = accept::Listeners::default();
     listeners.add(&worker, parts.listen);
-    let sweep = task::spawn_local(worker.clone().sweep());
+    let sweep = loop_core::spawn(worker.clone().sweep());
     let mut channels = parts.channels;
     while let Some(message) = channels.messages.recv().await {
         match message {

@@ -6,7 +6,7 @@
 //! - A [`Connection`](connection::Connection) carries one request to a backend: an `OwnConnection`
 //!   with a codec, or a `Stream` of a session over HTTP/2 (`http2/`). It is all that the gateway
 //!   knows of protocols.
-//! - A *pool* (`pool.rs`) belongs to one worker. The limits of the configuration are divided among
+//! - A *pool* (`pool/`) belongs to one worker. The limits of the configuration are divided among
 //!   workers, so no loop waits for another. Workers share the list of backends, replaced as a
 //!   whole, and their health, in atomics. A free connection goes to the first waiter that can use
 //!   it. Affinity (`carp`, `static`, cookie, header) waits for its backend instead of using

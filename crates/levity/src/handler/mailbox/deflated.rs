@@ -12,11 +12,10 @@ use flate2::write::DeflateEncoder;
 use levity_compute::Class;
 use levity_mailbox::{Budget, Encoded, Entry, Making, Message};
 use levity_wire::websocket;
-use tokio::task;
 
 use super::forms::Form;
 use super::grip_item::content;
-use crate::loop_core::LoopCore;
+use crate::loop_core::{self, LoopCore};
 use crate::shares::Resource;
 
 /// Messages with less content in bytes are sent as they are: a job takes longer than what it would save.
@@ -58,7 +57,7 @@ pub fn making(
         let (compute, message) = (compute.clone(), entry.message.clone());
         let entry = Rc::downgrade(entry);
         let cost = Duration::from_nanos(bytes as u64 * NS_PER_BYTE);
-        task::spawn_local(async move {
+        loop_core::spawn(async move {
             let work = move || frame(form, &message);
             let computed = compute.run(Class::Response, stream, cost, work).await;
             let frame = computed.ok().and_then(|computed| computed.value);

@@ -1,4 +1,5 @@
-//! The X-Sendfile family: an application names files to be sent in place of its response body.
+//! The X-Sendfile family: an application names files to be sent in place of its response body, or sends the request
+//! elsewhere (`reroute.rs`).
 //!
 //! The backend's connection is released first. Files are opened below a root that is configured, and bypass
 //! the caches: applications reuse names, and the earlier file of a name may have belonged to another client.

@@ -21,7 +21,6 @@ use levity_wire::Reject;
 use levity_wire::http1::Method;
 use levity_wire::mime;
 use levity_wire::sendfile_header::{self, Preload};
-use tokio::task;
 
 use super::escaped;
 use super::root::{self, Beneath};
@@ -29,6 +28,7 @@ use crate::files::cache;
 use crate::files::disk_client::DiskClient;
 use crate::files::entry::{self, Content, Entry};
 use crate::http::response::Response;
+use crate::loop_core;
 use crate::message::client::Client;
 use crate::message::fields::Fields;
 use crate::message::request::Request;
@@ -166,7 +166,7 @@ pub fn take(
                 let key = || key(request, client, proxy, preload.target);
                 let key = is_good.then(key).flatten();
                 let (store, worker) = (store.clone(), worker.clone());
-                task::spawn_local(async move {
+                loop_core::spawn(async move {
                     if let Err(reason) = header.load(key, &store, &worker).await {
                         header.log(&reason);
                     }

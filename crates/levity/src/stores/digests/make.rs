@@ -9,14 +9,13 @@ use levity_compute::Class;
 use levity_disk::{Meta, OpenFile};
 use levity_wire::digest::{self, Algorithm};
 use sha2::{Digest as _, Sha256, Sha512};
-use tokio::task;
 
 use super::store::{Digest, DigestStore, Key};
 use crate::files::disk_client::read_version;
 use crate::files::entry::{Content, Entry};
 use crate::http::filter::JOB_BYTES;
-use crate::loop_core::LoopCore;
 use crate::loop_core::compute::Compute;
+use crate::loop_core::{self, LoopCore};
 
 /// The maximum number of files that are read at a time, over all workers.
 pub(super) const MAKING_MAX: usize = 2;
@@ -137,7 +136,7 @@ impl DigestStore {
         };
         let file = entry.content.file();
         let (core, file, meta) = (core.clone(), file.clone(), entry.meta);
-        task::spawn_local(async move {
+        loop_core::spawn(async move {
             // A failure of the disk is reported where the file is sent. The next request tries again.
             if let Ok(Some(digest)) = hash_file(&core, &file, &meta, key.algorithm).await {
                 making.store.kept.insert(key, digest);

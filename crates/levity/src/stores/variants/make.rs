@@ -14,7 +14,6 @@ use levity_telemetry::diagnostics;
 use levity_wire::dictionary::{self, Digest};
 use levity_wire::encoding::Coding;
 use sha2::{Digest as _, Sha256};
-use tokio::task;
 
 use super::candidates::Candidates;
 use super::name::{Kind, Name, Resource, Stored};
@@ -23,8 +22,8 @@ use super::store::{MAKING_MAX, PAUSE, STORE_SHARE, VariantStore, lock};
 use crate::files::disk_client::read_version;
 use crate::files::entry::Entry;
 use crate::filter::compress::{Encoder, Settings};
-use crate::loop_core::LoopCore;
 use crate::loop_core::compute::DroppedInPool;
+use crate::loop_core::{self, LoopCore};
 
 /// The size of a read in bytes.
 const READ_BYTES: usize = 256 * 1024;
@@ -161,7 +160,7 @@ impl VariantStore {
         }
         let file = original.content.file();
         let (core, file, meta) = (core.clone(), file.clone(), original.meta);
-        task::spawn_local(async move {
+        loop_core::spawn(async move {
             let store = &making.store;
             let storage = Storage { core: &core, store };
             let task = Task {

@@ -12,13 +12,14 @@ use h2::client::SendRequest;
 use levity_telemetry::stall;
 use levity_telemetry::stats::upstream::BackendCells;
 use tokio::sync::Notify;
-use tokio::{task, time};
+use tokio::time;
 
 use super::super::Upstream;
 use super::super::backend::Backend;
 use super::super::connect::connect;
 use super::link::{Driver, Link, LinkState};
 use super::wire::{self, Connection, STREAMS_MAX};
+use crate::loop_core;
 
 /// A connection.
 pub struct Session {
@@ -76,7 +77,7 @@ impl Session {
             waiting,
         });
         let driven = Rc::downgrade(&session);
-        task::spawn_local(driver.run(move || {
+        loop_core::spawn(driver.run(move || {
             driven.upgrade().inspect(|session| session.was_polled());
         }));
         Ok(session)

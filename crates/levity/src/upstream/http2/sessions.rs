@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use levity_telemetry::stats::upstream::BackendCells;
 use tokio::sync::{Notify, oneshot};
-use tokio::task;
 
 use super::super::Upstream;
 use super::super::backend::Backend;
@@ -17,6 +16,7 @@ use super::super::tls;
 use super::session::{Place, Session};
 use super::stream::Stream;
 use super::wire::STREAMS_MAX;
+use crate::loop_core;
 
 /// The connections to a backend.
 pub struct Sessions {
@@ -154,7 +154,7 @@ impl Sessions {
         let opening = Opening::new(self.clone());
         let (upstream, backend) = (upstream.clone(), backend.clone());
         let (mut sender, opened) = oneshot::channel();
-        task::spawn_local(async move {
+        loop_core::spawn(async move {
             let sessions = &opening.sessions;
             let others = || sessions.waiting_for_opening.get() > 0;
             let abandoned = async {
