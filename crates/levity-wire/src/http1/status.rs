@@ -25,6 +25,12 @@ pub fn reason(status: u16) -> &'static str {
         305 => "Use Proxy",
         307 => "Temporary Redirect",
         308 => "Permanent Redirect",
+        _ => reason_of_error(status),
+    }
+}
+
+fn reason_of_error(status: u16) -> &'static str {
+    match status {
         400 => "Bad Request",
         401 => "Unauthorized",
         402 => "Payment Required",
