@@ -50,7 +50,7 @@ mod engines;
 mod error_pages;
 mod explain;
 mod fastcgi;
-#[cfg(all(feature = "http2", feature = "tls"))]
+#[cfg(feature = "tls")]
 mod file_server;
 mod files;
 #[cfg(feature = "default")]
