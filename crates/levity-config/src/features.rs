@@ -34,6 +34,14 @@ macro_rules! features {
                     $(Self::$variant => cfg!(feature = $name),)+
                 }
             }
+
+            /// What is said of `what`, which needs it, in a build without it.
+            pub fn lacking(self, what: &str) -> String {
+                format!(
+                    "{what} is not in this build: it needs the feature `{}`",
+                    self.name()
+                )
+            }
         }
     };
 }
@@ -179,7 +187,7 @@ fn texts<'v>(value: &'v DeValue<'_>) -> impl Iterator<Item = &'v str> {
 pub(crate) fn lacking(what: &str, feature: Feature) -> (String, String) {
     let name = feature.name();
     (
-        format!("{what} is not in this build: it needs the feature `{name}`"),
+        feature.lacking(what),
         format!("build it with `--features {name}`, or install a release"),
     )
 }

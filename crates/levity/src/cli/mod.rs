@@ -335,10 +335,8 @@ const OF_FEATURES: [(&str, Feature); 5] = [
 fn absent_command(command: &OsString) -> Option<String> {
     let mut absent = OF_FEATURES.iter().filter(|(_, of)| !of.is_built());
     let (name, feature) = absent.find(|(name, _)| command == name)?;
-    let feature = feature.name();
-    Some(format!(
-        "error: `{name}` is not in this build: it needs the feature `{feature}`\n"
-    ))
+    let reason = feature.lacking(&format!("`{name}`"));
+    Some(format!("error: {reason}\n"))
 }
 
 /// Help and version are data; anything else is a message. `command` is the first word of the command line.

@@ -181,11 +181,7 @@ pub(super) fn serve(options: Options, streams: &mut Streams<'_>) -> Step {
         Err(reason) => return misused(&reason, streams),
     };
     if tls && !Feature::Tls.is_built() {
-        let reason = format!(
-            "--tls is not in this build: it needs the feature `{}`",
-            Feature::Tls.name()
-        );
-        return misused(&reason, streams);
+        return misused(&Feature::Tls.lacking("--tls"), streams);
     }
     match content(&what, spa) {
         Ok(mut config) => {
