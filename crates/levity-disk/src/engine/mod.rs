@@ -31,7 +31,7 @@ mod threads;
 mod ticket;
 
 pub use contract::{Description, StartError, Unavailable};
-pub(crate) use pool::Threads;
+pub(crate) use pool::{Arrivals, Threads};
 pub(crate) use running::Engines;
 pub(crate) use table::Choice;
 pub use table::{AUTO, ENGINES, NAMES, find};

@@ -1,16 +1,20 @@
 //! Threads that may block, for all engines of a disk: started when needed, ended when idle. They serve two
 //! queues: one of opens, and one of reads, writes and syncs, which may not take every thread.
+//!
+//! A thread that has nothing to do first takes in what event loops have submitted ([`Arrivals`]). So a loop wakes the
+//! thread that does the work, and no other in between ([`Pool::wake`]).
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::ptr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use crate::job::Op;
-use crate::thread::lock;
-use crate::thread::priority;
+use crate::thread::{Awake, Sleepers, lock, priority};
 
 /// In bytes: a directory listing has the deepest stack.
 const STACK_BYTES: usize = 256 * 1024;
@@ -50,6 +54,20 @@ impl Queue {
 /// A task for one thread.
 type Task = Box<dyn FnOnce() + Send>;
 
+/// What has been submitted, and is no task yet.
+pub(crate) trait Arrivals: Send + Sync {
+    /// Whether nothing waits. Takes no lock.
+    fn is_empty(&self) -> bool;
+
+    /// Makes tasks of what waits, or queues it elsewhere. Does not wait for a disk.
+    fn take_in(&self);
+}
+
+thread_local! {
+    /// The pool of which this thread takes a task next, before it sleeps or does anything else.
+    static NEXT_OF: Cell<*const Shared> = const { Cell::new(ptr::null()) };
+}
+
 /// Up to a fixed number of threads. The scheduler bounds the queues.
 pub(crate) struct Pool(Arc<Shared>);
 
@@ -57,7 +75,8 @@ struct Shared {
     threads: Threads,
     idle_max: Duration,
     state: Mutex<State>,
-    filled: Condvar,
+    arrivals: OnceLock<Box<dyn Arrivals>>,
+    sleepers: Sleepers,
     ended: Condvar,
 }
 
@@ -68,8 +87,6 @@ struct State {
     readers_free: usize,
     /// Number of threads.
     alive: usize,
-    /// Threads that wait for a task.
-    idle: usize,
     stop: bool,
 }
 
@@ -89,33 +106,41 @@ impl Pool {
                 read: VecDeque::new(),
                 readers_free: threads.total - threads.stat,
                 alive: 1,
-                idle: 0,
                 stop: false,
             }),
-            filled: Condvar::new(),
+            arrivals: OnceLock::new(),
+            sleepers: Sleepers::default(),
             ended: Condvar::new(),
         })));
         Shared::spawn(&pool.0)?;
         Ok(pool)
     }
 
+    /// Threads take in these arrivals from now on. Only the first call has an effect.
+    pub(crate) fn serve_arrivals(&self, arrivals: Box<dyn Arrivals>) {
+        let _ = self.0.arrivals.set(arrivals);
+    }
+
+    /// Wakes a thread for what has arrived, unless one is on its way. Returns false if none is and none sleeps. Takes no
+    /// lock and does not block.
+    pub(crate) fn wake(&self) -> bool {
+        self.0.sleepers.wake(1)
+    }
+
     /// Queues `task`, and starts a thread if all are busy and more are allowed. Does not wait for a disk;
     /// starting a thread takes about 50 us. Not for event loops.
     pub(crate) fn submit(&self, queue: Queue, task: impl FnOnce() + Send + 'static) {
-        let mut state = lock(&self.0.state);
+        let shared = &self.0;
+        let mut state = lock(&shared.state);
         match queue {
             Queue::Stat => state.stat.push_back(Box::new(task)),
             Queue::Read => state.read.push_back(Box::new(task)),
         }
-        let grows = state.idle < state.ready() && state.alive < self.0.threads.total;
-        state.alive += usize::from(grows);
+        let takes_one = ptr::eq(NEXT_OF.get(), Arc::as_ptr(shared));
+        let for_others = state.ready().saturating_sub(usize::from(takes_one));
         drop(state);
-        if !grows {
-            self.0.filled.notify_one();
-        } else if Shared::spawn(&self.0).is_err() {
-            // The limit on threads is reached: an existing thread will run the task.
-            lock(&self.0.state).alive -= 1;
-            self.0.filled.notify_one();
+        if !shared.sleepers.wake(for_others) {
+            Shared::grow(shared);
         }
     }
 
@@ -128,7 +153,7 @@ impl Pool {
     pub(crate) fn shutdown(&self) {
         let mut state = lock(&self.0.state);
         state.stop = true;
-        self.0.filled.notify_all();
+        while self.0.sleepers.wake(usize::MAX) {}
         while state.alive > 0 {
             state = wait(&self.0.ended, state);
         }
@@ -142,19 +167,37 @@ fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a,
 }
 
 impl Shared {
+    /// Starts a thread, if more are allowed. Otherwise, and if the limit on threads of the user or of the system is
+    /// reached, an existing thread will run what waits.
+    fn grow(shared: &Arc<Shared>) {
+        let mut state = lock(&shared.state);
+        if state.alive == shared.threads.total {
+            return;
+        }
+        state.alive += 1;
+        drop(state);
+        if Shared::spawn(shared).is_err() {
+            lock(&shared.state).alive -= 1;
+        }
+    }
+
     fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
-        let shared = Arc::clone(shared);
+        shared.sleepers.starts();
+        let serving = Arc::clone(shared);
         let builder = thread::Builder::new().name("disk".to_owned());
-        builder
-            .stack_size(STACK_BYTES)
-            .spawn(move || {
-                priority::set_for_disk();
-                shared.serve();
-            })
-            .map(drop)
+        let started = builder.stack_size(STACK_BYTES).spawn(move || {
+            priority::set_for_disk();
+            serving.serve();
+        });
+        if started.is_err() {
+            shared.sleepers.arrived();
+        }
+        started.map(drop)
     }
 
     fn serve(&self) {
+        self.sleepers.arrived();
+        NEXT_OF.set(self);
         while let Some((queue, task)) = self.next() {
             // A thread ended by a panic would still be counted as alive and as reading, and the shutdown would
             // wait for it forever. The client is answered when the ticket is dropped.
@@ -168,26 +211,32 @@ impl Shared {
 
     /// The next task. `None` if the thread is to end: it is no longer counted.
     fn next(&self) -> Option<(Queue, Task)> {
-        let mut state = lock(&self.state);
+        let mut idle = false;
         loop {
+            if let Some(arrivals) = self.arrivals.get() {
+                arrivals.take_in();
+            }
+            let mut state = lock(&self.state);
             if let Some(found) = state.take() {
                 return Some(found);
             }
-            if state.stop {
-                state.alive -= 1;
-                return None;
-            }
-            state.idle += 1;
-            let woken = self.filled.wait_timeout(state, self.idle_max);
-            let timeout;
-            (state, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
-            state.idle -= 1;
             // One thread stays: if the limit on threads is reached meanwhile, it does all the work.
-            if timeout.timed_out() && state.ready() == 0 && state.alive > 1 {
+            if state.stop || idle && state.ready() == 0 && state.alive > 1 {
                 state.alive -= 1;
                 return None;
             }
+            drop(state);
+            idle = self.sleepers.sleep(self.idle_max, || self.has_work()) == Awake::TimedOut;
         }
+    }
+
+    fn has_work(&self) -> bool {
+        let arrivals = self.arrivals.get();
+        if arrivals.is_some_and(|arrivals| !arrivals.is_empty()) {
+            return true;
+        }
+        let state = lock(&self.state);
+        state.stop || state.ready() > 0
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::contract::{Description, Engine, StartContext, StartError};
-use super::pool::{Pool, Threads};
+use super::pool::{Arrivals, Pool, Threads};
 use super::table::ENGINES;
 use crate::job::{Completion, Done, EngineId};
 use crate::memory::Budget;
@@ -165,6 +165,16 @@ impl Engines {
             running.counters.snapshot(name, blocks_on_loop)
         };
         self.all().map(one).collect()
+    }
+
+    /// See [`Pool::serve_arrivals`].
+    pub(crate) fn serve_arrivals(&self, arrivals: Box<dyn Arrivals>) {
+        self.pool.serve_arrivals(arrivals);
+    }
+
+    /// See [`Pool::wake`].
+    pub(crate) fn wake_thread(&self) -> bool {
+        self.pool.wake()
     }
 
     /// Present number of threads in the pool.

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -138,19 +139,28 @@ impl Current {
 
 /// The mounts beneath a root, as of the latest table.
 #[derive(Debug, Default)]
-pub(crate) struct Beneath(Mutex<(Arc<Table>, Vec<Mount>)>);
+pub(crate) struct Beneath {
+    known: Mutex<(Arc<Table>, Vec<Mount>)>,
+    are_none: AtomicBool,
+}
 
 impl Beneath {
     /// `st_dev` of the mount beneath `root` that contains `path`; `None` if it is in the root's own mount.
     /// Takes a lock: not for event loops.
     pub(crate) fn device(&self, root: &Path, path: &[u8]) -> Option<u64> {
         let now = Table::now();
-        let mut known = lock(&self.0);
+        let mut known = lock(&self.known);
         if !Arc::ptr_eq(&known.0, &now) {
             let mounts = now.beneath(root.as_os_str().as_bytes());
+            self.are_none.store(mounts.is_empty(), Ordering::Relaxed);
             *known = (now, mounts);
         }
         device(&known.1, path)
+    }
+
+    /// Whether there was none at the last call of [`Beneath::device`]. Takes no lock.
+    pub(crate) fn are_none(&self) -> bool {
+        self.are_none.load(Ordering::Relaxed)
     }
 }
 

@@ -170,6 +170,11 @@ impl Root {
         mount.unwrap_or(self.resolver.device)
     }
 
+    /// `st_dev` of all paths, if the table of mounts had no mount beneath the root when it was last asked. Takes no lock.
+    pub(crate) fn only_device(&self) -> Option<u64> {
+        self.mounts.are_none().then_some(self.resolver.device)
+    }
+
     /// Bytes that this user can still write to the file system of the root. Blocks.
     pub(crate) fn free_space(&self) -> io::Result<u64> {
         let system = rustix::fs::fstatvfs(&self.resolver.directory)?;

@@ -214,6 +214,14 @@ impl Op {
         }
     }
 
+    /// The same as far as it is known without a lock: `None` for a path where another device is mounted beneath the root.
+    pub(crate) fn device_at_hand(&self) -> Option<u64> {
+        match self.place() {
+            Place::Name(root, _) => root.only_device(),
+            _ => Some(self.device()),
+        }
+    }
+
     /// Whether the pool performs it under every engine: a change, or a question for free space.
     pub(crate) fn is_for_the_pool(&self) -> bool {
         !matches!(

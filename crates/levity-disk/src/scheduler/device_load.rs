@@ -85,6 +85,14 @@ impl DeviceLoads {
         }
     }
 
+    /// Whether `device` has all the jobs in flight that it may have, and answers.
+    pub(super) fn is_saturated(&self, device: u64) -> bool {
+        self.get(device).is_some_and(|load| {
+            let (_, in_flight) = load.jobs();
+            in_flight > 0 && in_flight >= load.depth() && !load.is_dead()
+        })
+    }
+
     pub(super) fn now(&self) -> Vec<DeviceStats> {
         self.listed().map(|load| load.now()).collect()
     }

@@ -1,11 +1,13 @@
 //! One queue and one depth per device, in front of the engines.
 //!
-//! The queues have one owner, a thread of their own, because jobs are submitted by event loops. A lock
-//! shared with the threads of an engine would stop a loop whenever such a thread loses its processor while
-//! it holds the lock: on a busy machine for 10 to 50 ms. So a loop pushes its job to a queue without a lock
-//! ([`submissions`]) and unparks the owner, which moves the job to the queue of its device. A loop reads
-//! the load of a device ([`Disk::has_room`](crate::Disk::has_room)) from atomics. The lock on the queues is
-//! for the owner and the threads of the engines, which free slots and fill them.
+//! Jobs are submitted by event loops, which never take the lock on the queues: they would stop whenever another thread
+//! loses its processor while it holds the lock, on a busy machine for 10 to 50 ms. So a loop pushes its job to a
+//! queue without a lock ([`submissions`]) and wakes a thread of the pool, which moves the job to the queue of its
+//! device, and performs it if it may start. No thread is woken while the device has all the jobs in flight that it may
+//! have: whoever finishes one of them takes in what has arrived, and starts the next. A loop reads the load of a device
+//! ([`Disk::has_room`](crate::Disk::has_room)) from atomics.
+//!
+//! The `scheduler` thread takes jobs in when no thread of the pool sleeps, and starts those that waited for memory.
 //!
 //! A job waits in the queue of its device until the device has a slot ([`depth`]) and its memory is there,
 //! or joins another job that reads the same ([`shared_job`]) or syncs the same file ([`syncs`]). First chunks go before later ones, but one
@@ -14,7 +16,7 @@
 //! for it, and freed bytes go to the first. So every job gets its turn, as long as clients release the
 //! buffers that they hold.
 //!
-//! While jobs are in flight the owner also checks for devices that no longer answer ([`liveness`]).
+//! While jobs are in flight it also checks for devices that no longer answer ([`liveness`]).
 //!
 //! A device that freezes keeps at most `depth` threads. Other devices continue as long as
 //! `threads - stat_threads > depth` times the number of frozen devices;
@@ -57,8 +59,8 @@ mod submissions;
 mod syncs;
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -70,7 +72,7 @@ pub(crate) use depth::DEPTH_MAX;
 pub use fair_queue::FairQueue;
 pub use outage::{Outage, Stage};
 
-use crate::engine::{Engines, InFlightJob, WorkItem};
+use crate::engine::{Arrivals, Engines, InFlightJob, WorkItem};
 use crate::files::{KnownDevices, OpenFile, OtherDevice};
 use crate::job::{Class, Completion, EngineId, Job, Op, ReadOptions, Refusal};
 use crate::memory::{Budget, Reservation};
@@ -95,7 +97,7 @@ pub(crate) struct Scheduler {
     budget: Budget,
     submissions: Arc<Submissions>,
     /// Held for a few instructions, never across a system call, a call of an engine or a reply's `send`.
-    /// For the owner and the threads of the engines; for an event loop only where it blocks anyway.
+    /// Not for event loops, except where they block anyway.
     queues: Mutex<DeviceQueues>,
     loads: Arc<DeviceLoads>,
     cpu_quota: Arc<CpuQuota>,
@@ -116,8 +118,8 @@ pub(crate) struct Scheduler {
 impl Scheduler {
     pub(crate) fn new(engines: Engines, bounds: Bounds, budget: Budget) -> Scheduler {
         let submissions = Arc::new(Submissions::new(bounds.queue_max));
-        let to_owner = Arc::clone(&submissions);
-        budget.on_freed(Box::new(move || to_owner.memory_freed()));
+        let freed = Arc::clone(&submissions);
+        budget.on_freed(Box::new(move || freed.memory_freed()));
         let loads = Arc::new(DeviceLoads::default());
         let cpu_quota = Arc::new(CpuQuota::of_process());
         let queues = DeviceQueues::new(
@@ -188,27 +190,28 @@ impl Scheduler {
     }
 
     pub(crate) fn start_thread(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
+        self.engines.serve_arrivals(Box::new(Intake {
+            submissions: Arc::clone(&self.submissions),
+            scheduler: Arc::downgrade(self),
+        }));
         let scheduler = Arc::clone(self);
         let builder = thread::Builder::new().name("scheduler".to_owned());
         builder.spawn(move || scheduler.serve())
     }
 
-    /// The loop of the thread that owns the queues. Ends when the submissions are closed and empty.
+    /// The loop of the scheduler's thread. Ends when the submissions are closed and empty.
     fn serve(self: &Arc<Self>) {
         let interval = (self.bounds.dead_after / CHECKS_PER_DEATH).min(CHECK_INTERVAL_MAX);
         let mut checked = Instant::now();
         loop {
-            // With nothing in flight nothing can be overdue, and every job that starts comes through here.
-            let busy = self.lock().needs_checks();
-            let event = self.submissions.next(busy.then_some(interval));
+            // With nothing in flight nothing can be overdue.
+            let watches = self.submissions.watches(|| self.lock().needs_checks());
+            let event = self.submissions.next(watches.then_some(interval));
             self.cpu_quota.look();
             match event {
-                SchedulerEvent::Submitted(pending) => {
-                    self.admit(pending);
-                    self.submissions.arrived();
-                }
+                SchedulerEvent::Submitted => self.take_in(),
                 SchedulerEvent::MemoryFreed => self.pump(None),
-                SchedulerEvent::TimedOut => {}
+                SchedulerEvent::Nothing => {}
                 SchedulerEvent::Closed => return,
             }
             if checked.elapsed() >= interval {
@@ -216,6 +219,14 @@ impl Scheduler {
                 self.check();
                 checked = Instant::now();
             }
+        }
+    }
+
+    /// Admits all jobs that have arrived.
+    fn take_in(self: &Arc<Self>) {
+        while let Some(pending) = self.submissions.pop() {
+            self.admit(pending);
+            self.submissions.arrived();
         }
     }
 
@@ -252,8 +263,22 @@ impl Scheduler {
         if self.starts_at_once(&pending.job) {
             return self.admit(pending);
         }
-        if let Err((pending, why)) = self.submissions.push(pending) {
-            self.refuse_submission(pending, why);
+        let device = pending.job.op.device_at_hand();
+        match self.submissions.push(pending) {
+            Ok(()) => self.wake_for(device),
+            Err((pending, why)) => self.refuse_submission(pending, why),
+        }
+    }
+
+    /// Wakes a thread for a job that has arrived, unless a job in flight ends before it could start: whoever finishes that
+    /// one takes it in. Does not block.
+    fn wake_for(&self, device: Option<u64>) {
+        // The job is pushed before the load is read, and whoever finishes a job changes the load before it looks for
+        // what has arrived: see `Parker`.
+        fence(Ordering::SeqCst);
+        let is_saturated = device.is_some_and(|device| self.loads.is_saturated(device));
+        if !is_saturated && !self.engines.wake_thread() {
+            self.submissions.wake();
         }
     }
 
@@ -312,6 +337,7 @@ impl Scheduler {
             engine,
             scheduler: Arc::clone(self),
         };
+        self.submissions.watch();
         let work = WorkItem::new(op, Box::new(in_flight), submitted_at, memory, is_direct);
         self.engines.get(engine).submit(work);
     }
@@ -354,6 +380,8 @@ impl Scheduler {
                 self.idle.notify_all();
             }
         }
+        fence(Ordering::SeqCst);
+        self.take_in();
         self.pump(Some(job.device));
     }
 
@@ -445,6 +473,26 @@ impl Scheduler {
 
     fn lock(&self) -> MutexGuard<'_, DeviceQueues> {
         lock(&self.queues)
+    }
+}
+
+/// How the threads of the pool take in what has arrived.
+struct Intake {
+    submissions: Arc<Submissions>,
+    scheduler: Weak<Scheduler>,
+}
+
+impl Arrivals for Intake {
+    fn is_empty(&self) -> bool {
+        self.submissions.is_empty()
+    }
+
+    fn take_in(&self) {
+        if !self.is_empty()
+            && let Some(scheduler) = self.scheduler.upgrade()
+        {
+            scheduler.take_in();
+        }
     }
 }
 

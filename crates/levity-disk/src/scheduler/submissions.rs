@@ -1,4 +1,4 @@
-//! How jobs get from event loops to the scheduler: without a lock, and without waiting for the scheduler.
+//! How jobs get from event loops to the threads that take them in: without a lock, and without waiting for one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -43,26 +43,29 @@ impl PendingJob {
     }
 }
 
-/// An event for the scheduler.
+/// An event for the scheduler's thread.
 pub(super) enum SchedulerEvent {
-    /// Handle a new job.
-    Submitted(PendingJob),
+    /// Take in what has arrived.
+    Submitted,
     /// Start jobs that wait for memory.
     MemoryFreed,
-    /// Nothing: the time-out has passed.
-    TimedOut,
+    /// Nothing: the time-out has passed, or a job has started while the thread slept without one.
+    Nothing,
     /// End: the queue is closed, and no job is arriving.
     Closed,
 }
 
-/// The queue from event loops to the scheduler: many producers, one consumer, no lock. Of fixed size: a
-/// queue that grows would call the allocator on an event loop, and other producers would wait for that.
+/// The queue from event loops, without a lock. Of fixed size: a queue that grows would call the allocator on an event
+/// loop, and other producers would wait for that. The threads of the pool and of the engines take jobs in when they have
+/// finished others; the scheduler's thread does when nobody else would.
 pub(super) struct Submissions {
     jobs: ArrayQueue<PendingJob>,
-    /// Jobs that are on their way to the scheduler: pushed, and not yet put where others see them.
+    /// Jobs that are pushed, and not yet put where others see them.
     arriving: AtomicUsize,
     memory_freed: AtomicBool,
     closed: AtomicBool,
+    /// The scheduler's thread looks at the jobs in flight from time to time.
+    watching: AtomicBool,
     parker: Parker,
 }
 
@@ -73,11 +76,12 @@ impl Submissions {
             arriving: AtomicUsize::new(0),
             memory_freed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            watching: AtomicBool::new(false),
             parker: Parker::new(),
         }
     }
 
-    /// Pushes a job and wakes the scheduler. Does not block. Returns a job that it refuses.
+    /// Pushes a job, for which the caller has to wake a thread. Does not block. Returns a job that it refuses.
     pub(super) fn push(&self, pending: PendingJob) -> Result<(), (PendingJob, Refusal)> {
         // Counted before `closed` is looked at, while the scheduler looks at the count after `closed`
         // has been set: either the job is refused here, or the scheduler stays to answer it.
@@ -92,56 +96,93 @@ impl Submissions {
         if pushed.is_err() {
             self.arrived();
         }
-        // Even if the job was refused: the scheduler may have waited for it.
-        self.parker.unpark();
         pushed
     }
 
-    /// The number of jobs that are on their way to the scheduler.
+    /// A job that has arrived. Call [`Submissions::arrived`] once it is where others see it.
+    pub(super) fn pop(&self) -> Option<PendingJob> {
+        self.jobs.pop()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// The number of jobs that are pushed, and not yet where others see them.
     pub(super) fn arriving(&self) -> usize {
         self.arriving.load(Ordering::SeqCst)
     }
 
     /// Records that a job is where others see it: in the queue of its device, in flight, or answered.
     pub(super) fn arrived(&self) {
-        self.arriving.fetch_sub(1, Ordering::SeqCst);
+        let before = self.arriving.fetch_sub(1, Ordering::SeqCst);
+        // The scheduler's thread may have waited for it.
+        if before == 1 && self.closed.load(Ordering::SeqCst) {
+            self.wake();
+        }
     }
 
     pub(super) fn memory_freed(&self) {
         self.memory_freed.store(true, Ordering::SeqCst);
-        self.parker.unpark();
+        self.wake();
     }
 
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Wakes the scheduler's thread. Does not block.
+    pub(super) fn wake(&self) {
         self.parker.unpark();
     }
 
-    /// Waits for the next event, at most for `timeout` if there is one. Only for the scheduler's thread.
-    pub(super) fn next(&self, timeout: Option<Duration>) -> SchedulerEvent {
-        loop {
-            if let Some(event) = self.poll() {
-                return event;
-            }
-            let has_event = || self.has_event();
-            match timeout {
-                None => self.parker.park_unless(has_event),
-                Some(time) => {
-                    self.parker.park_timeout_unless(time, has_event);
-                    return self.poll().unwrap_or(SchedulerEvent::TimedOut);
-                }
-            }
+    /// Says that a job is in flight. It is counted already, where [`Submissions::watches`] looks.
+    pub(super) fn watch(&self) {
+        let was_watching = self.watching.load(Ordering::SeqCst);
+        if !was_watching && !self.watching.swap(true, Ordering::SeqCst) {
+            self.wake();
         }
     }
 
-    fn poll(&self) -> Option<SchedulerEvent> {
+    /// Whether the scheduler's thread has to look at jobs `in_flight` from time to time. Only for that thread. If not, one
+    /// that starts later wakes it.
+    pub(super) fn watches(&self, in_flight: impl Fn() -> bool) -> bool {
+        let watches = in_flight() || {
+            self.watching.store(false, Ordering::SeqCst);
+            in_flight()
+        };
+        if watches {
+            self.watching.store(true, Ordering::SeqCst);
+        }
+        watches
+    }
+
+    /// Waits for the next event, for at most `timeout` if there is one. Only for the scheduler's thread.
+    pub(super) fn next(&self, timeout: Option<Duration>) -> SchedulerEvent {
+        match timeout {
+            Some(time) => {
+                let has_event = || self.has_event();
+                self.parker.park_timeout_unless(time, has_event);
+            }
+            None => {
+                let has_event = || self.has_event() || self.watching.load(Ordering::SeqCst);
+                self.parker.park_unless(has_event);
+            }
+        }
+        self.poll()
+    }
+
+    fn poll(&self) -> SchedulerEvent {
         if self.memory_freed.swap(false, Ordering::SeqCst) {
-            return Some(SchedulerEvent::MemoryFreed);
+            SchedulerEvent::MemoryFreed
+        } else if !self.jobs.is_empty() {
+            SchedulerEvent::Submitted
+        } else if self.is_finished() {
+            SchedulerEvent::Closed
+        } else {
+            SchedulerEvent::Nothing
         }
-        if let Some(pending) = self.jobs.pop() {
-            return Some(SchedulerEvent::Submitted(pending));
-        }
-        self.is_finished().then_some(SchedulerEvent::Closed)
     }
 
     fn has_event(&self) -> bool {

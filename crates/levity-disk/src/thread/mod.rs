@@ -7,8 +7,10 @@ pub mod guard;
 mod lock;
 mod parker;
 pub mod priority;
+mod sleepers;
 pub mod usage;
 
 pub(crate) use disk_thread::DiskThread;
 pub(crate) use lock::lock;
 pub use parker::Parker;
+pub(crate) use sleepers::{Awake, Sleepers};
