@@ -259,11 +259,32 @@ pub(super) fn read_directly(
     len: usize,
     ticket: &mut Ticket,
 ) -> io::Result<Option<Buffer>> {
+    if ticket.has_new_file() {
+        if !ticket.decide_direct(file, offset, len) {
+            return Ok(None);
+        }
+        let mut buffer = Buffer::for_blocks(ticket.take_memory(), offset, len);
+        let filled = file.with_own_direct_fd(|fd| read::fill_blocks(fd, &mut buffer, offset, 0));
+        return complete_directly(file, buffer, offset, filled, ticket).map(Some);
+    }
     let Some(fd) = ticket.take_direct_fd(file, offset, len) else {
         return Ok(None);
     };
     let mut buffer = Buffer::for_blocks(ticket.take_memory(), offset, len);
-    match read::fill_blocks(fd, &mut buffer, offset, 0) {
+    let filled = read::fill_blocks(fd, &mut buffer, offset, 0);
+    complete_directly(file, buffer, offset, filled, ticket).map(Some)
+}
+
+/// Reads through the page cache what is missing in `buffer` after a direct read was `filled`: because it was refused, or
+/// because it ended short.
+fn complete_directly(
+    file: &OpenFile,
+    mut buffer: Buffer,
+    offset: u64,
+    filled: Result<(), Errno>,
+    ticket: &mut Ticket,
+) -> io::Result<Buffer> {
+    match filled {
         Ok(()) => {}
         Err(Errno::INVAL) => {
             file.direct_refused();
@@ -271,7 +292,6 @@ pub(super) fn read_directly(
         }
         Err(errno) => return Err(errno.into()),
     }
-    // Reads the rest if that was refused or ended short.
     read::fill(file, &mut buffer, offset)?;
-    Ok(Some(buffer))
+    Ok(buffer)
 }

@@ -119,19 +119,29 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Decides whether to read `len` bytes from `offset` of `file` past the page cache. If so, and if the file
-    /// allows it, returns the descriptor for that; it needs whole blocks
-    /// ([`Buffer::for_blocks`](crate::Buffer::for_blocks)). Call it once, on a thread that may block, before the
-    /// read.
+    /// Whether it reads the file that it has opened, which has no other user yet.
+    pub(super) fn has_new_file(&self) -> bool {
+        self.decided_direct.is_none()
+    }
+
+    /// Decides whether to read `len` bytes from `offset` of `file` past the page cache. Call it once, on a thread that
+    /// may block, before the read.
+    pub(super) fn decide_direct(&mut self, file: &OpenFile, offset: u64, len: usize) -> bool {
+        self.is_direct = self
+            .decided_direct
+            .unwrap_or_else(|| self.job.decide_direct(file, offset, len));
+        self.is_direct
+    }
+
+    /// As [`Ticket::decide_direct`]. If so, and if the file allows it, returns a descriptor for that, which others may use
+    /// at the same time; it needs whole blocks ([`Buffer::for_blocks`](crate::Buffer::for_blocks)).
     pub(crate) fn take_direct_fd<'f>(
         &mut self,
         file: &'f OpenFile,
         offset: u64,
         len: usize,
     ) -> Option<BorrowedFd<'f>> {
-        let is_direct = self
-            .decided_direct
-            .unwrap_or_else(|| self.job.decide_direct(file, offset, len));
+        let is_direct = self.decide_direct(file, offset, len);
         let fd = is_direct.then(|| file.direct_fd()).flatten();
         self.is_direct = fd.is_some();
         fd

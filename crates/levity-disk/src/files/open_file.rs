@@ -241,6 +241,21 @@ impl OpenFile {
         direct.map(DirectFile::as_fd)
     }
 
+    /// Calls `read` with the descriptor of the file itself, which reads whole blocks past the page cache meanwhile. Only
+    /// before the file has another user, who would do so too. EINVAL if the file system does not support that.
+    pub(crate) fn with_own_direct_fd(
+        &self,
+        read: impl FnOnce(BorrowedFd<'_>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let flags = rustix::fs::fcntl_getfl(self.as_fd())? - OFlags::NONBLOCK;
+        rustix::fs::fcntl_setfl(self.as_fd(), flags | OFlags::DIRECT)?;
+        self.has_nonblock_flag.store(false, Ordering::Relaxed);
+        let result = read(self.as_fd());
+        // Else later reads on event loops would go to the disk.
+        rustix::fs::fcntl_setfl(self.as_fd(), flags)?;
+        result
+    }
+
     /// Records that a read past the page cache was refused: prevents further ones.
     pub(crate) fn direct_refused(&self) {
         self.direct_refused.store(true, Ordering::Relaxed);

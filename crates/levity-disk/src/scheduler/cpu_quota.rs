@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::sched_getaffinity;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::control_groups;
 use crate::thread::lock;
 
 /// The share of the quota that the process uses. The kernel hands the quota out to processors in slices of 5 ms,
@@ -157,31 +158,10 @@ fn used() -> Duration {
 
 /// In processors. `None` if the process may use all those that it may run on.
 fn quota_of_process() -> Option<f64> {
-    let processors = smallest_quota(&fs::read_to_string("/proc/self/cgroup").ok()?)?;
+    let groups = control_groups::of_process("cpu").into_iter();
+    let processors = groups.filter_map(quota_of).min_by(f64::total_cmp)?;
     let allowed = sched_getaffinity(None).ok()?.count();
     (processors < f64::from(allowed)).then_some(processors)
-}
-
-/// The smallest quota, in processors, of the groups in `groups` (`/proc/self/cgroup`) and those above them.
-fn smallest_quota(groups: &str) -> Option<f64> {
-    let groups = groups.lines().filter_map(|line| {
-        // cgroups(7): ID, controllers and path; version 2 has no controllers here.
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?);
-        let mounts = match controllers {
-            "" => &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"][..],
-            _ if controllers.split(',').any(|name| name == "cpu") => {
-                &["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"][..]
-            }
-            _ => return None,
-        };
-        Some((mounts, path.trim_start_matches('/')))
-    });
-    let folders = groups.flat_map(|(mounts, path)| {
-        let paths = Path::new(path).ancestors();
-        paths.flat_map(move |path| mounts.iter().map(move |mount| Path::new(mount).join(path)))
-    });
-    folders.filter_map(quota_of).min_by(f64::total_cmp)
 }
 
 /// The quota of a group in processors. `None` if it has none.
@@ -229,14 +209,6 @@ mod tests {
         assert_eq!(read(), Some(2.0));
         write("cpu.max", "max 100000\n");
         assert_eq!(read(), None);
-    }
-
-    #[test]
-    fn a_group_without_a_quota_has_none() {
-        assert_eq!(
-            smallest_quota("0::/no-such-group\n1:cpuset:/\nnonsense\n"),
-            None
-        );
     }
 
     /// Uses `spent` of each of 100 ms, and returns for how many of them nothing was left.

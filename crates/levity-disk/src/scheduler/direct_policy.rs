@@ -1,22 +1,32 @@
-//! The choice of reads that go past the page cache: reads of large files that only one stream has asked for.
+//! The choice of reads that go past the page cache: those of files that nobody else has asked for.
 //!
 //! A file that is read once from start to end would only evict files that are read again and again. So the
 //! first stream that reads a large file leaves nothing of it in the page cache, but the file is remembered in
 //! a ghost list. When another stream asks for it, or the same one again, it has been accessed twice, and from
 //! then on its reads go through the page cache.
 //!
+//! While memory is short ([`memory_use`](super::memory_use)) the same holds for the read that comes with the open of
+//! any file: there each page that enters the page cache has to take the place of another, which costs more than to read
+//! it. While memory is free such reads fill the page cache.
+//!
 //! A client so slow that its chunk was dropped asks for the chunk again, which counts as a second access. The
 //! page cache then keeps the bytes that the client has not taken.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::memory_use::MemoryUse;
 use crate::files::{Kind, Meta, OpenFile};
 use crate::job::{Class, Direct};
 use crate::thread::lock;
 
-/// Smaller files, in bytes, are always read through the page cache: they evict little.
+/// Smaller files, in bytes, are read through the page cache while memory is free: they evict little.
 const DIRECT_BYTES_MIN: u64 = 1 << 20;
+
+/// A file that has changed within this time is read through the page cache with its open: what was written last is
+/// there, and the kernel would have to write it to the disk first.
+const CHANGED_MAX: Duration = Duration::from_secs(60);
 
 /// Bound on the remembered files; the oldest is forgotten first. About 100 bytes each.
 const FILES_MAX: usize = 16_384;
@@ -25,8 +35,11 @@ const FILES_MAX: usize = 16_384;
 type Key = (u64, u64);
 
 /// For the threads of the engines and the scheduler, not for event loops.
-#[derive(Debug, Default)]
-pub(super) struct DirectPolicy(Mutex<Table>);
+#[derive(Debug)]
+pub(super) struct DirectPolicy {
+    table: Mutex<Table>,
+    memory: MemoryUse,
+}
 
 #[derive(Debug, Default)]
 struct Table {
@@ -52,6 +65,19 @@ pub(super) struct Reader {
 }
 
 impl DirectPolicy {
+    /// Blocks, as [`DirectPolicy::refresh`].
+    pub(super) fn new() -> DirectPolicy {
+        DirectPolicy {
+            table: Mutex::default(),
+            memory: MemoryUse::of_process(),
+        }
+    }
+
+    /// Looks whether memory is short. Reads files below `/proc` and `/sys/fs/cgroup`.
+    pub(super) fn refresh(&self) {
+        self.memory.refresh();
+    }
+
     /// Decides whether `len` bytes from `offset` of `file` are read past the page cache, and records the access.
     ///
     /// A first chunk is read through the page cache even at the first access: it is small, and others may ask
@@ -67,12 +93,36 @@ impl DirectPolicy {
         }
     }
 
+    /// As [`DirectPolicy::decide`], for the read that comes with the open of `file`, which happens `now`.
+    pub(super) fn decide_at_open(
+        &self,
+        reader: Reader,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+        now: SystemTime,
+    ) -> bool {
+        if reader.direct == Direct::Auto && self.memory.is_short() && file.reads_inline() {
+            let once = self.record(&file.meta, reader.stream, offset, len);
+            return once && !has_changed_lately(&file.meta, now);
+        }
+        self.decide(reader, file, offset, len)
+    }
+
     /// Records that `stream` reads `len` bytes from `offset`. Returns whether the file has been accessed only
     /// once: by this stream, and never backwards.
     pub(super) fn record(&self, file: &Meta, stream: u64, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
-        lock(&self.0).record((file.device, file.inode), stream, offset, end)
+        lock(&self.table).record((file.device, file.inode), stream, offset, end)
     }
+}
+
+/// Whether the content of the file may have changed within [`CHANGED_MAX`] before `now`, or will have by its own clock. The
+/// time of the content can be set, that of the last change cannot.
+fn has_changed_lately(file: &Meta, now: SystemTime) -> bool {
+    let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let settled = since_epoch.saturating_sub(CHANGED_MAX).as_secs();
+    i64::try_from(settled).is_ok_and(|settled| file.ctime_s >= settled)
 }
 
 impl Table {
@@ -101,6 +151,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::{Root, Symlinks};
 
     const FILE: Key = (1, 2);
 
@@ -121,6 +172,63 @@ mod tests {
         assert!(table.record((1, 3), 8, 0, 100), "another file");
         assert!(!table.record(FILE, 8, 100, 200));
         assert!(!table.record(FILE, 7, 100, 200), "for the first one too");
+    }
+
+    fn policy(is_short: bool) -> DirectPolicy {
+        DirectPolicy {
+            table: Mutex::default(),
+            memory: MemoryUse::for_test(is_short),
+        }
+    }
+
+    /// The decisions for the opens of a small file by two streams, one after the other, when the file is `age` old. On a
+    /// local file system.
+    fn at_two_opens(policy: &DirectPolicy, direct: Direct, age: Duration) -> Option<[bool; 2]> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), b"small").unwrap();
+        let root = Root::open(folder.path(), Symlinks::Beneath).unwrap();
+        let file = root.open_cached(c"file").unwrap();
+        let now = UNIX_EPOCH + Duration::from_secs(file.meta.ctime_s as u64) + age;
+        let decisions = [1, 2].map(|stream| {
+            let reader = Reader {
+                direct,
+                class: Class::First,
+                stream,
+            };
+            policy.decide_at_open(reader, &file, 0, 5, now)
+        });
+        file.reads_inline().then_some(decisions)
+    }
+
+    #[test]
+    fn while_memory_is_short_the_first_open_of_a_file_passes() {
+        const OLD: Duration = Duration::from_secs(61);
+        for (is_short, direct, expected) in [
+            (true, Direct::Auto, [true, false]),
+            (true, Direct::Never, [false; 2]),
+            (true, Direct::Always, [true; 2]),
+            (false, Direct::Auto, [false; 2]),
+        ] {
+            if let Some(found) = at_two_opens(&policy(is_short), direct, OLD) {
+                assert_eq!(found, expected, "{is_short} {direct:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_has_just_changed_does_not_pass() {
+        for (age, passes) in [(0, false), (60, false), (61, true)] {
+            let age = Duration::from_secs(age);
+            if let Some([first, _]) = at_two_opens(&policy(true), Direct::Auto, age) {
+                assert_eq!(first, passes, "{age:?}");
+            }
+        }
+        // By the clock of a server that is ahead.
+        let meta = Meta {
+            ctime_s: i64::MAX,
+            ..Meta::from(rustix::fs::stat("/").unwrap())
+        };
+        assert!(has_changed_lately(&meta, SystemTime::now()));
     }
 
     #[test]

@@ -45,6 +45,7 @@
 )]
 
 mod bounds;
+mod control_groups;
 mod cpu_quota;
 mod depth;
 mod device_load;
@@ -53,6 +54,7 @@ mod device_queues;
 mod direct_policy;
 mod fair_queue;
 mod liveness;
+mod memory_use;
 mod outage;
 mod shared_job;
 mod submissions;
@@ -62,7 +64,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::io::Errno;
 
@@ -136,7 +138,7 @@ impl Scheduler {
             queues: Mutex::new(queues),
             loads,
             cpu_quota,
-            direct: DirectPolicy::default(),
+            direct: DirectPolicy::new(),
             open_age_max_ns: AtomicU64::new(0),
             started_at: Instant::now(),
             loops_first_until_ms: AtomicU64::new(0),
@@ -216,6 +218,7 @@ impl Scheduler {
             }
             if checked.elapsed() >= interval {
                 self.cpu_quota.refresh();
+                self.direct.refresh();
                 self.check();
                 checked = Instant::now();
             }
@@ -516,7 +519,7 @@ impl InFlightJob for InFlight {
 
     fn decide_direct(&self, file: &OpenFile, offset: u64, len: usize) -> bool {
         let policy = &self.scheduler.direct;
-        policy.decide(self.job.reader(), file, offset, len)
+        policy.decide_at_open(self.job.reader(), file, offset, len, SystemTime::now())
     }
 
     fn complete(&mut self, completion: Completion) {

@@ -132,9 +132,8 @@ mod tests {
                         while take() {
                             done.fetch_add(1, Ordering::Relaxed);
                         }
-                        let has_work = || {
-                            offered.load(Ordering::Relaxed) > 0 || ends.load(Ordering::Relaxed)
-                        };
+                        let has_work =
+                            || offered.load(Ordering::Relaxed) > 0 || ends.load(Ordering::Relaxed);
                         assert_eq!(sleepers.sleep(LONG, has_work), Awake::ForWork);
                     }
                 });

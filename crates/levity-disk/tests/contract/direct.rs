@@ -9,6 +9,7 @@ for_every_engine![
     small_files_stay,
     refused_by_the_file_system,
     after_eviction,
+    an_open_passes_with_its_own_descriptor,
     late_readers_keep_their_bytes,
     bytes_outlive_the_disk,
 ];
@@ -131,6 +132,39 @@ mod cases {
         assert!(!is_cached(rig, LARGE / 2));
         assert!(!stream(&disk, &file, 3, Direct::Auto));
         assert!(is_cached(rig, LARGE / 2));
+    }
+
+    /// The descriptor of the file reads past the page cache for the read of its open, and through it afterwards.
+    pub fn an_open_passes_with_its_own_descriptor(rig: &Rig) {
+        let disk = rig.disk();
+        // Also where the range begins and ends within a block.
+        for (len, range) in [
+            (70_001, (0, 70_001)),
+            (4096, (0, 4096)),
+            (70_001, (5, 60_000)),
+        ] {
+            if cold(rig, &disk, len).is_none() {
+                return;
+            }
+            let op = open_op(&rig.root(), "large", Some(range));
+            let (mut open, waiting) = job(op, Class::First);
+            open.options.direct = Direct::Always;
+            disk.submit(open);
+            let completion = waiting.completion();
+            if !completion.direct {
+                return;
+            }
+            let opened = completion.result.unwrap();
+            let found = bytes(&disk, opened.first.unwrap()).unwrap();
+            assert!(found.len() == range.1 && is_pattern(&found, range.0));
+            assert!(!is_cached(rig, 0));
+            let (mut read, waiting) = job(read_op(&opened.file, 3, 1000), Class::Later);
+            read.options.direct = Direct::Never;
+            disk.submit(read);
+            let (ready, _) = waiting.result().unwrap();
+            assert!(is_pattern(&bytes(&disk, ready).unwrap(), 3));
+            assert!(is_cached(rig, 0));
+        }
     }
 
     fn read_past(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> Ready {
