@@ -26,6 +26,7 @@ mod job;
 pub mod memory;
 mod name_services;
 mod pipe;
+mod piped;
 mod scheduler;
 mod send_thread;
 mod settings;
@@ -50,6 +51,7 @@ pub use job::{
 pub use memory::{Budget, Buffer, Pages};
 pub use name_services::use_own_name_services;
 pub use pipe::{PageSender, Pipe};
+pub use piped::{Piped, set_file_pipes_max};
 pub use scheduler::{CpuQuota, FairQueue, Outage, Stage};
 pub use send_thread::{Claim, SendThread, TRANSFER_TIME_MAX, Transfer, TransferEnd, Transferred};
 pub use settings::Settings;

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,6 +13,7 @@ use rustix::io::retry_on_intr;
 use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
 
 use crate::memory::Pages;
+use crate::syscall;
 
 /// A non-blocking pipe, with the number of bytes in it.
 ///
@@ -95,6 +97,13 @@ impl Pipe {
         let added = retry_on_intr(fill)?;
         self.len += added;
         Ok(added)
+    }
+
+    /// Copies bytes from the start of the pipe to `room`. Returns how many.
+    pub(crate) fn take(&mut self, room: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+        let taken = retry_on_intr(|| syscall::read(self.read.as_fd(), room))?;
+        self.len -= taken;
+        Ok(taken)
     }
 
     /// Drops all bytes in the pipe, by way of `nothing`: `/dev/null`, open for writing.

@@ -76,7 +76,10 @@ fn calls_allowed_on_a_loop_pass() {
 #[test]
 #[ignore = "run by the others"]
 fn in_a_process_of_its_own() {
-    let call = std::env::var(CALL).expect("run by the others");
+    // `--include-ignored` runs it too.
+    let Ok(call) = std::env::var(CALL) else {
+        return;
+    };
     let stage = Stage::new();
     std::thread::scope(|scope| {
         let on_loop = scope.spawn(|| {

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::blocking::{self, Opening};
 use super::ticket::{Ticket, WorkItem};
 use crate::files::{OpenFile, read};
-use crate::job::{Done, Op, op};
+use crate::job::{Done, Op, Ready, op};
 use crate::memory::{ALIGNMENT, Buffer, Reservation};
 
 /// A read that has started. Its owner must keep it until the kernel is done with its file and memory.
@@ -236,7 +236,7 @@ impl AsyncRead {
         } = self;
         ticket.finish(result.and_then(|()| match file {
             Target::Shared(file) => blocking::read(&file, buffer, offset).map(Done::Read),
-            Target::Opening(opening) => opening.read(buffer, offset).map(Done::Open),
+            Target::Opening(opening) => opening.read(Ready::Bytes(buffer), offset).map(Done::Open),
         }));
     }
 }

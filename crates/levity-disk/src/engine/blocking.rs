@@ -13,10 +13,13 @@ use crate::files::{
 use crate::job::Ready;
 use crate::job::op::{Appended, Create, Done, First, Lookup, Op, Open, Opened, Read};
 use crate::memory::Buffer;
+use crate::piped::{EmptyPipe, Piped};
 
 /// Where the bytes of a read are.
 pub(super) enum ReadBytes {
     InMemory(Buffer),
+    /// Only for an open.
+    Piped(Piped),
     /// This number of bytes is to be sent from the page cache.
     InPageCache(usize),
 }
@@ -39,12 +42,18 @@ pub(super) fn perform_with(
                 return Ok(Done::Open(opening.unread()));
             };
             match read_bytes(opening.chosen(), offset, len, ticket)? {
-                ReadBytes::InMemory(buffer) => opening.read(buffer, offset).map(Done::Open),
+                ReadBytes::InMemory(buffer) => {
+                    opening.read(Ready::Bytes(buffer), offset).map(Done::Open)
+                }
+                ReadBytes::Piped(piped) => {
+                    opening.read(Ready::Piped(piped), offset).map(Done::Open)
+                }
                 ReadBytes::InPageCache(len) => Ok(Done::Open(opening.cached(offset, len))),
             }
         }
         Op::Read(Read { file, offset, len }) => match read_bytes(&file, offset, len, ticket)? {
             ReadBytes::InMemory(buffer) => read(&file, buffer, offset).map(Done::Read),
+            ReadBytes::Piped(_) => unreachable!("only the file of an open is new"),
             ReadBytes::InPageCache(len) => {
                 let now = file.refresh()?;
                 let held = usize::try_from(now.size.saturating_sub(offset)).unwrap_or(len);
@@ -167,15 +176,15 @@ impl Opening {
         self.done(|file| Some(first(file)), true)
     }
 
-    /// The outcome after `buffer` was read from `offset`. Updates the metadata.
-    pub(super) fn read(mut self, mut buffer: Buffer, offset: u64) -> io::Result<Opened> {
+    /// The outcome after `ready` was read from `offset`. Updates the metadata.
+    pub(super) fn read(mut self, mut ready: Ready, offset: u64) -> io::Result<Opened> {
         let file = self.chosen_mut();
         file.was_read();
         let before = file.meta;
         file.meta = file.refresh()?;
-        read::cut(&mut buffer, offset, &before, &file.meta);
+        ready.truncate(read::held(offset, &before, &file.meta));
         let stable = file.meta.same_version(&before);
-        Ok(self.done(|_| Some(Ready::Bytes(buffer)), stable))
+        Ok(self.done(|_| Some(ready), stable))
     }
 
     fn done(self, first: impl FnOnce(&Arc<OpenFile>) -> Option<Ready>, stable: bool) -> Opened {
@@ -235,7 +244,7 @@ fn read_from(
     ticket: &mut Ticket,
 ) -> io::Result<ReadBytes> {
     match read_directly(file, offset, len, ticket)? {
-        Some(buffer) => Ok(ReadBytes::InMemory(buffer)),
+        Some(read) => Ok(read),
         None => read_through(file, offset, len, ticket),
     }
 }
@@ -258,40 +267,68 @@ pub(super) fn read_directly(
     offset: u64,
     len: usize,
     ticket: &mut Ticket,
-) -> io::Result<Option<Buffer>> {
+) -> io::Result<Option<ReadBytes>> {
     if ticket.has_new_file() {
-        if !ticket.decide_direct(file, offset, len) {
-            return Ok(None);
-        }
-        let mut buffer = Buffer::for_blocks(ticket.take_memory(), offset, len);
-        let filled = file.with_own_direct_fd(|fd| read::fill_blocks(fd, &mut buffer, offset, 0));
-        return complete_directly(file, buffer, offset, filled, ticket).map(Some);
+        return match ticket.decide_direct(file, offset, len) {
+            true => read_new_directly(file, offset, len, ticket).map(Some),
+            false => Ok(None),
+        };
     }
     let Some(fd) = ticket.take_direct_fd(file, offset, len) else {
         return Ok(None);
     };
     let mut buffer = Buffer::for_blocks(ticket.take_memory(), offset, len);
     let filled = read::fill_blocks(fd, &mut buffer, offset, 0);
-    complete_directly(file, buffer, offset, filled, ticket).map(Some)
+    complete(file, buffer, offset, filled, ticket).map(Some)
+}
+
+/// As [`read_directly`], with the descriptor of a file that has no other user yet: into a pipe, if the requester takes
+/// that and it holds all of the file.
+fn read_new_directly(
+    file: &OpenFile,
+    offset: u64,
+    len: usize,
+    ticket: &mut Ticket,
+) -> io::Result<ReadBytes> {
+    let is_whole = offset == 0 && len as u64 == file.meta.size;
+    if is_whole
+        && ticket.takes_pipes()
+        && let Some(mut pipe) = EmptyPipe::take(len)
+    {
+        return match file.with_own_direct_fd(|fd| pipe.fill(fd, len)) {
+            Ok(()) => Ok(ReadBytes::Piped(pipe.into_piped(len, ticket.take_memory()))),
+            Err(Errno::INVAL) => {
+                refused(file, ticket);
+                read_through(file, offset, len, ticket)
+            }
+            Err(errno) => Err(errno.into()),
+        };
+    }
+    let mut buffer = Buffer::for_blocks(ticket.take_memory(), offset, len);
+    let filled = file.with_own_direct_fd(|fd| read::fill_blocks(fd, &mut buffer, offset, 0));
+    complete(file, buffer, offset, filled, ticket)
 }
 
 /// Reads through the page cache what is missing in `buffer` after a direct read was `filled`: because it was refused, or
 /// because it ended short.
-fn complete_directly(
+fn complete(
     file: &OpenFile,
     mut buffer: Buffer,
     offset: u64,
     filled: Result<(), Errno>,
     ticket: &mut Ticket,
-) -> io::Result<Buffer> {
+) -> io::Result<ReadBytes> {
     match filled {
         Ok(()) => {}
-        Err(Errno::INVAL) => {
-            file.direct_refused();
-            ticket.direct_refused();
-        }
+        Err(Errno::INVAL) => refused(file, ticket),
         Err(errno) => return Err(errno.into()),
     }
     read::fill(file, &mut buffer, offset)?;
-    Ok(buffer)
+    Ok(ReadBytes::InMemory(buffer))
+}
+
+/// Notes that the kernel does not read `file` past the page cache.
+fn refused(file: &OpenFile, ticket: &mut Ticket) {
+    file.direct_refused();
+    ticket.direct_refused();
 }

@@ -85,8 +85,8 @@ fn read_bytes(
     ticket: &mut Ticket,
     drain: &Drain,
 ) -> io::Result<ReadBytes> {
-    if let Some(buffer) = blocking::read_directly(file, offset, len, ticket)? {
-        return Ok(ReadBytes::InMemory(buffer));
+    if let Some(read) = blocking::read_directly(file, offset, len, ticket)? {
+        return Ok(read);
     }
     if len >= COPIED_BYTES
         && file.reads_inline()

@@ -23,6 +23,9 @@ pub(crate) trait InFlightJob: Send {
     /// records the access.
     fn decide_direct(&self, file: &OpenFile, offset: u64, len: usize) -> bool;
 
+    /// Whether the bytes that come with an open may be in a pipe.
+    fn takes_pipes(&self) -> bool;
+
     /// Answers all who wait. Either this or [`InFlightJob::cancel`] is called, at most once.
     fn complete(&mut self, completion: Completion);
 
@@ -164,6 +167,10 @@ impl Ticket {
     /// If it is called twice.
     pub(super) fn take_memory(&mut self) -> Reservation {
         self.memory.take().expect("an operation reads once")
+    }
+
+    pub(super) fn takes_pipes(&self) -> bool {
+        self.job.takes_pipes()
     }
 
     pub(crate) fn devices(&self) -> KnownDevices<'_> {

@@ -56,18 +56,19 @@ pub(crate) fn fill(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Res
 /// Cuts the bytes read from `offset` at the present size of the file. Returns its present metadata.
 pub(crate) fn cut_at_end(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Result<Meta> {
     let now = file.refresh()?;
-    cut(buffer, offset, &file.meta, &now);
+    buffer.truncate(held(offset, &file.meta, &now));
     Ok(now)
 }
 
-/// Cuts the bytes read from `offset` at the size in `now`. The kernel lowers the size of a truncated file
+/// The number of bytes from `offset` that the file has by its size in `now`: what was read beyond is to be cut. The kernel lowers the size of a truncated file
 /// first and then clears the rest of the last page, which others may be reading: zeroes that were not in
 /// the file are beyond the size that `fstat` reports after the read.
 ///
 /// A file without a size before and after is one of procfs or the like, generated when it is read.
-pub(crate) fn cut(buffer: &mut Buffer, offset: u64, before: &Meta, now: &Meta) {
-    if (before.size, now.size) != (0, 0) {
-        let held = now.size.saturating_sub(offset);
-        buffer.truncate(usize::try_from(held).unwrap_or(usize::MAX));
+pub(crate) fn held(offset: u64, before: &Meta, now: &Meta) -> usize {
+    if (before.size, now.size) == (0, 0) {
+        return usize::MAX;
     }
+    let held = now.size.saturating_sub(offset);
+    usize::try_from(held).unwrap_or(usize::MAX)
 }

@@ -71,6 +71,16 @@ pub struct ReadOptions {
     pub engine: Option<EngineId>,
     /// Whether to read past the page cache.
     pub direct: Direct,
+    /// Whether the first bytes of a file may be [in a pipe](Ready::Piped): the requester sends them to a plain TCP socket.
+    pub to_pipe: bool,
+}
+
+impl ReadOptions {
+    /// Whether the outcome with these options is one for `other` too.
+    pub(crate) fn suit(&self, other: &ReadOptions) -> bool {
+        let reading = |options: &ReadOptions| (options.engine, options.direct);
+        reading(self) == reading(other)
+    }
 }
 
 /// The index of an engine in [`ENGINES`](crate::engine::ENGINES). Only a disk that has started the engine

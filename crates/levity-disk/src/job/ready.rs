@@ -1,10 +1,12 @@
 //! Bytes that can be sent without waiting for the disk.
 
 use std::io;
+use std::mem;
 use std::sync::Arc;
 
 use crate::files::{OpenFile, read};
 use crate::memory::{Budget, Buffer};
+use crate::piped::Piped;
 
 /// Bytes of a file that can be sent without waiting for the disk.
 #[derive(Debug)]
@@ -12,6 +14,9 @@ pub enum Ready {
     /// In memory: any transport can send them. Where they are in a [memory file](Buffer::memory_file), a plain
     /// socket takes them without a copy.
     Bytes(Buffer),
+    /// In a pipe, from which a plain TCP socket takes them without a copy. Only for a job with
+    /// [`ReadOptions::to_pipe`](crate::ReadOptions::to_pipe).
+    Piped(Piped),
     /// In the file. Only from an engine that may block on the loop, or that has just read the range into the page
     /// cache.
     PageCache {
@@ -33,7 +38,17 @@ impl Ready {
     pub fn len(&self) -> usize {
         match self {
             Ready::Bytes(buffer) => buffer.len(),
+            Ready::Piped(piped) => piped.len(),
             Ready::PageCache { len, .. } => *len,
+        }
+    }
+
+    /// Drops all bytes after the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        match self {
+            Ready::Bytes(buffer) => buffer.truncate(len),
+            Ready::Piped(piped) => piped.truncate(len),
+            Ready::PageCache { len: all, .. } => *all = len.min(*all),
         }
     }
 
@@ -42,11 +57,19 @@ impl Ready {
         self.len() == 0
     }
 
-    /// Up to `len` bytes after the first `skipped`, without a copy.
+    /// Up to `len` bytes after the first `skipped`. Copies only what is in a pipe: each byte leaves that once. If this fails, no
+    /// bytes are left, and the reader has to read them again.
     pub(crate) fn part(&mut self, skipped: usize, len: usize) -> Ready {
+        *self = match mem::replace(self, Ready::Bytes(Vec::new().into())) {
+            Ready::Piped(piped) => {
+                Ready::Bytes(piped.into_buffer().unwrap_or_else(|_| Vec::new().into()))
+            }
+            other => other,
+        };
         let skipped = skipped.min(self.len());
         let part = len.min(self.len() - skipped);
         match self {
+            Ready::Piped(_) => unreachable!("they have just been copied"),
             Ready::Bytes(buffer) => Ready::Bytes(buffer.part(skipped..skipped + part)),
             Ready::PageCache { file, offset, .. } => Ready::PageCache {
                 file: Arc::clone(file),
@@ -60,11 +83,12 @@ impl Ready {
     /// read from the disk if the kernel has evicted it.
     ///
     /// # Errors
-    /// `OutOfMemory` if `budget` has no room; [`Ready::Bytes`] needs none. `UnexpectedEof` if the file has
+    /// `OutOfMemory` if `budget` has no room; only [`Ready::PageCache`] needs any. `UnexpectedEof` if the file has
     /// shrunk. Those of `read`.
     pub fn into_bytes(self, budget: &Budget) -> io::Result<Buffer> {
         let (file, offset, len) = match self {
             Ready::Bytes(buffer) => return Ok(buffer),
+            Ready::Piped(piped) => return piped.into_buffer(),
             Ready::PageCache { file, offset, len } => (file, offset, len),
         };
         let mut buffer = budget.buffer(len).ok_or(io::ErrorKind::OutOfMemory)?;

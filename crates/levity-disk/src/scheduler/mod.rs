@@ -522,6 +522,10 @@ impl InFlightJob for InFlight {
         policy.decide_at_open(self.job.reader(), file, offset, len, SystemTime::now())
     }
 
+    fn takes_pipes(&self) -> bool {
+        self.job.options().to_pipe
+    }
+
     fn complete(&mut self, completion: Completion) {
         let error = completion.result.as_ref().err();
         // A job that moves to another queue has not been answered yet.

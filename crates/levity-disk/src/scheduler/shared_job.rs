@@ -121,7 +121,7 @@ impl SharedJob {
         open_age_max: Duration,
         joined_max: usize,
     ) -> Result<(), PendingJob> {
-        if pending.job.options != self.options || !self.covers(&pending.job.op) {
+        if !self.options.suit(&pending.job.options) || !self.covers(&pending.job.op) {
             return Err(pending);
         }
         let mut state = lock(&self.state);

@@ -63,6 +63,12 @@ pub(crate) fn pread(
     Ok(bytes.len())
 }
 
+/// One `read`. Returns the number of bytes written at the start of `into`.
+pub(crate) fn read(fd: BorrowedFd<'_>, into: &mut [MaybeUninit<u8>]) -> Result<usize, Errno> {
+    let (bytes, _) = rustix::io::read(fd, into)?;
+    Ok(bytes.len())
+}
+
 /// One `preadv2(RWF_NOWAIT)` that appends to `buffer`. Fails with EAGAIN if the first byte is not cached.
 pub(crate) fn append_cached(
     fd: BorrowedFd<'_>,

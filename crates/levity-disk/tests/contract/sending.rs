@@ -37,6 +37,7 @@ mod cases {
             Ready::PageCache { file, offset, .. } => {
                 transmit::sendfile(fd, file, offset + sent as u64, left)
             }
+            Ready::Piped(_) => unreachable!("no job here takes pipes"),
         }
     }
 

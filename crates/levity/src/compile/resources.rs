@@ -89,6 +89,7 @@ impl Resources<'_> {
         Ok(ReadOptions {
             engine: started.map_err(io::Error::other)?.flatten(),
             direct: reading.direct.unwrap_or_default(),
+            ..ReadOptions::default()
         })
     }
 }

@@ -39,7 +39,7 @@ use crate::http::error::{detail, error};
 use crate::http::request_body::RequestBody;
 use crate::http::response::{Body, Response};
 use crate::http::send::parked::{self, Parked};
-use crate::http::send::{self, Framing, ResponseSink, Sent};
+use crate::http::send::{self, ClientSocket, Framing, ResponseSink, Sent};
 use crate::message::client::{Client, logged_tls};
 use crate::message::request::{ABSENT, Arrival, Request};
 use crate::rate_limit::limit::RateLimit;
@@ -109,7 +109,8 @@ pub async fn exchange<S: ResponseSink + 'static>(
         stream: number,
     };
     let disk = DiskClient::new(&worker.core, &service.own, number, lookups, &mut trace)
-        .asked_by(requester);
+        .asked_by(requester)
+        .taking_pipes(sink.socket().is_some_and(|socket| socket.is_tcp()));
     let body = body(stream, &requester, &config.limits);
     let mut handling = Handling::new(worker, &service, &client, body, disk);
     let (location, mut response) = answer(&mut handling, request).await;

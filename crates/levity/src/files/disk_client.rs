@@ -92,6 +92,8 @@ pub struct DiskClient<'a> {
     connection: u64,
     read_options: ReadOptions,
     timeout: Duration,
+    /// See [`ReadOptions::to_pipe`]: for the opens of the request.
+    takes_pipes: bool,
     /// The size of a read in bytes, if configured.
     pub chunk_bytes: Option<usize>,
     /// Lookups on this connection that found nothing.
@@ -123,6 +125,7 @@ impl<'a> DiskClient<'a> {
             connection,
             read_options: ReadOptions::default(),
             timeout: limits.io_timeout,
+            takes_pipes: false,
             chunk_bytes: None,
             failed_lookups,
             failed_lookups_per_second: limits.absent_trips as u32,
@@ -137,6 +140,15 @@ impl<'a> DiskClient<'a> {
     pub fn asked_by(self, requester: Requester<'a>) -> Self {
         Self {
             requester: Some(requester),
+            ..self
+        }
+    }
+
+    /// The same, with files that come in pipes if `takes_pipes`: who asks sends them to a plain TCP socket.
+    #[must_use]
+    pub fn taking_pipes(self, takes_pipes: bool) -> Self {
+        Self {
+            takes_pipes,
             ..self
         }
     }
@@ -200,6 +212,7 @@ impl<'a> DiskClient<'a> {
     /// Reads into memory from now on, also where the engine of the location leaves bytes in the page cache.
     pub fn read_into_memory(&mut self) {
         self.read_options.engine = self.config.memory_engine;
+        self.takes_pipes = false;
     }
 
     /// The core of the loop that serves this request.
@@ -414,7 +427,10 @@ impl<'a> DiskClient<'a> {
             op,
             class,
             stream: self.connection,
-            options: self.read_options,
+            options: ReadOptions {
+                to_pipe: self.takes_pipes,
+                ..self.read_options
+            },
             reply,
         });
         receiver

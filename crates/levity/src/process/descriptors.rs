@@ -20,6 +20,10 @@ const UNCLOSED_DESCRIPTORS_MAX: u64 = 1024;
 /// of the pages that the kernel grants the pipes of a user by default (`/proc/sys/fs/pipe-user-pages-soft`).
 const PIPES_MAX: u64 = 128;
 
+/// The maximum number of pipes for bytes of files, of all workers together; reduced by the limit of the process. They have
+/// the other half of those pages.
+const FILE_PIPES_MAX: u64 = 256;
+
 /// The maximum number of descriptors that `"auto"` uses. The kernel's table has 8 bytes per descriptor, and some
 /// containers allow 10^9.
 const DESCRIPTORS_MAX: u64 = 1 << 20;
@@ -46,6 +50,8 @@ pub struct Descriptors {
     pub unclosed_max: usize,
     /// The maximum number of pipes for bodies, each with two descriptors.
     pub pipes_max: usize,
+    /// The maximum number of pipes for bytes of files, each with two descriptors.
+    pub file_pipes_max: usize,
     /// The maximum number of second descriptors of sockets.
     pub transfers_max: usize,
     /// The maximum number of files that requests hold beside those of the cache.
@@ -63,7 +69,8 @@ pub struct Descriptors {
 pub fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
     let files = descriptors.cached_max + descriptors.direct_max + descriptors.kept_max;
     let files = files + descriptors.held_max + descriptors.unclosed_max + descriptors.transfers_max;
-    let needed = descriptors.connections_max + 2 * descriptors.pipes_max + files;
+    let pipes = 2 * (descriptors.pipes_max + descriptors.file_pipes_max);
+    let needed = descriptors.connections_max + pipes + files;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let last = (needed as u64 + OWN_DESCRIPTORS)
         .min(limit)
@@ -86,9 +93,11 @@ impl Descriptors {
         let direct = DIRECT_DESCRIPTORS_MAX.min(files / 16);
         let kept = KEPT_DESCRIPTORS_MAX.min(files / 32);
         let pipes = PIPES_MAX.min(files / 64);
+        let file_pipes = FILE_PIPES_MAX.min(files / 64);
         let transfers = TRANSFERS_MAX.min(files / 64);
         let unclosed = UNCLOSED_DESCRIPTORS_MAX.min(files / 32);
-        let others = cached + direct + kept + unclosed + 2 * pipes + transfers + OWN_DESCRIPTORS;
+        let files_elsewhere = cached + direct + kept + unclosed + transfers;
+        let others = files_elsewhere + 2 * (pipes + file_pipes) + OWN_DESCRIPTORS;
         let rest = files.saturating_sub(others);
         let connections = configured.map_or((rest / 2).max(16), |configured| configured as u64);
         Self {
@@ -97,6 +106,7 @@ impl Descriptors {
             kept_max: kept as usize,
             unclosed_max: unclosed as usize,
             pipes_max: pipes as usize,
+            file_pipes_max: file_pipes as usize,
             transfers_max: transfers as usize,
             // An operator may allow more connections than there are descriptors; nobody expects all of them at once.
             held_max: rest.saturating_sub(connections).max(rest / 4).max(HELD_MIN) as usize,

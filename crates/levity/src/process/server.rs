@@ -120,6 +120,7 @@ fn bind_all(config: &Config, workers: usize, inherited: &Inherited) -> io::Resul
 fn start_disk(settings: &levity_config::Disk, descriptors: &Descriptors) -> io::Result<Arc<Disk>> {
     widen_descriptor_table(descriptors).map_err(lacking("no table of open files"))?;
     levity_disk::set_direct_files_max(descriptors.direct_max);
+    levity_disk::set_file_pipes_max(descriptors.file_pipes_max);
     levity_disk::set_unclosed_max(descriptors.unclosed_max);
     let disk = Disk::start(settings.settings.clone()).map_err(io::Error::other)?;
     disk.on_outage(outage::report);

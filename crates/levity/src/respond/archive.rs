@@ -576,7 +576,9 @@ fn read_cached(file: &OpenFile, meta: &Meta) -> Option<Vec<u8>> {
 fn copy(ready: Ready) -> io::Result<Vec<u8>> {
     match ready {
         Ready::Bytes(bytes) => Ok(bytes.to_vec()),
-        Ready::PageCache { .. } => Err(io::Error::other("the engine reads nothing into memory")),
+        Ready::PageCache { .. } | Ready::Piped(_) => {
+            Err(io::Error::other("the engine reads nothing into memory"))
+        }
     }
 }
 

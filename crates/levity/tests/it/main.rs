@@ -75,6 +75,7 @@ mod matching;
 mod names;
 #[cfg(feature = "default")]
 mod packages;
+mod piped;
 #[cfg(feature = "compress")]
 mod precompress;
 mod precompressed;

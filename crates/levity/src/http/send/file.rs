@@ -170,11 +170,9 @@ impl<S: ResponseSink> Sender<'_, S> {
                     (read.ready, read.chunk)
                 }
             };
-            if matches!(ready, Ready::PageCache { .. }) && self.sink.socket().is_none() {
-                // To copy them here would wait for the disk if they have been evicted.
-                disk.read_into_memory();
+            let Some(ready) = self.for_sink(ready, disk)? else {
                 continue;
-            }
+            };
             let len = self.sendable(&ready, file) as u64;
             if !probe && !self.throttle.is_on() {
                 read_ahead = self.read_ahead(file, len, disk);
@@ -189,6 +187,28 @@ impl<S: ResponseSink> Sender<'_, S> {
             }
         }
         Ok(())
+    }
+
+    /// `ready` in a form that the sink takes. `None` if it has to be read again, into memory.
+    fn for_sink(
+        &self,
+        ready: Ready,
+        disk: &mut DiskClient<'_>,
+    ) -> Result<Option<Ready>, SendError> {
+        match ready {
+            Ready::PageCache { .. } if self.sink.socket().is_none() => {
+                // To copy them here would wait for the disk if they have been evicted.
+                disk.read_into_memory();
+                Ok(None)
+            }
+            Ready::Piped(_) if !self.has_tcp_socket() => {
+                let bytes = ready.into_bytes(disk.core().disk.budget());
+                bytes
+                    .map(|bytes| Some(Ready::Bytes(bytes)))
+                    .map_err(SendError::Unreadable)
+            }
+            ready => Ok(Some(ready)),
+        }
     }
 
     /// Whether to probe the page cache. A probe that misses makes the kernel start a read that bypasses the device
@@ -364,9 +384,13 @@ impl<S: ResponseSink> Sender<'_, S> {
     }
 
     /// Sends the bytes of an engine, as far as they belong to `file`. Returns how many were sent within [`HOLD_MAX`].
-    async fn send_ready(&mut self, ready: Ready, file: &mut FileBody) -> Result<usize, SendError> {
+    async fn send_ready(
+        &mut self,
+        mut ready: Ready,
+        file: &mut FileBody,
+    ) -> Result<usize, SendError> {
         let bytes = self.sendable(&ready, file);
-        let sent = match &ready {
+        let sent = match &mut ready {
             Ready::Bytes(buffer) => {
                 let memory_file = buffer.memory_file();
                 let memory_file = memory_file.filter(|_| self.sink.socket().is_some());
@@ -383,11 +407,23 @@ impl<S: ResponseSink> Sender<'_, S> {
                 self.pace.adapt(sent, bytes);
                 sent
             }
+            Ready::Piped(piped) => {
+                let core = self.sink.core().clone();
+                let call = |socket: BorrowedFd<'_>, _, len| {
+                    let sent = piped.send(socket, len)?;
+                    core.stats.zero_copy_bytes.add(sent as u64);
+                    Ok(Some(sent))
+                };
+                let send = async |sender: &mut Self| sender.transfer(bytes, call).await;
+                let sent = self.with_hold_limit(send).await?;
+                self.pace.adapt(sent, bytes);
+                sent
+            }
             Ready::PageCache {
                 file: from, offset, ..
             } => {
                 let core = self.sink.core().clone();
-                let version = &mut file.version;
+                let (offset, version) = (*offset, &mut file.version);
                 let send = async |sender: &mut Self| {
                     let call = |socket: BorrowedFd<'_>, at: u64, len| {
                         let is_same = verify_inline(version, from, offset + at, len);

@@ -185,14 +185,15 @@ impl<S: ResponseSink> Sender<'_, S> {
                     self.next_chunk(file, None, disk).await?.ready
                 }
             };
-            match ready {
-                Ready::Bytes(bytes) => {
-                    self.filter_chunk(filters, file, bytes, then, disk.trace)
-                        .await?;
-                }
+            if let Ready::PageCache { .. } = ready {
                 // To copy them here would wait for the disk if they have been evicted.
-                Ready::PageCache { .. } => disk.read_into_memory(),
+                disk.read_into_memory();
+                continue;
             }
+            let bytes = ready.into_bytes(disk.core().disk.budget());
+            let bytes = bytes.map_err(SendError::Unreadable)?;
+            self.filter_chunk(filters, file, bytes, then, disk.trace)
+                .await?;
         }
         Ok(())
     }

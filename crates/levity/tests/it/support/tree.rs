@@ -27,7 +27,11 @@ impl Tree {
 
     /// A tree on the file system of `parent`.
     pub fn inside(parent: &Path) -> Self {
-        let folder = tempfile::tempdir_in(parent).expect("a temporary folder");
+        // Without a leading dot, which would hide it from clients.
+        let named = tempfile::Builder::new()
+            .prefix("levity-")
+            .tempdir_in(parent);
+        let folder = named.expect("a temporary folder");
         let open_to_all = Permissions::from_mode(0o755);
         fs::set_permissions(folder.path(), open_to_all).expect("chmod");
         Self(folder)
