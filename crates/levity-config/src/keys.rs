@@ -415,8 +415,9 @@ documented! {
     /// Engine that reads files; see [engines](engines.md). `"auto"` tests what works on this machine; `levity run -v`
     /// and `/status` show its choice and the reason. In a site or route `"auto"` is the value of `[disk]`.
     const ENGINE = key("engine", Kind::Word(engine::NAMES), None);
-    /// Reads that bypass the page cache (`O_DIRECT`). `"auto"`: reads of large files that only one client requests,
-    /// so that they evict nothing. `"always"`: every read of the disk. `"never"`: none.
+    /// Reads that bypass the page cache (`O_DIRECT`). `"auto"`: reads of large files that only one client requests, and
+    /// the first read of any file while memory is short, so that they evict nothing. `"always"`: every read of the disk.
+    /// `"never"`: none.
     const DIRECT = key("direct", Kind::Word(&["auto", "always", "never"]), None).also(&[("directio", "")]);
 }
 

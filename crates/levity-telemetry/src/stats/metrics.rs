@@ -221,10 +221,11 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// Body bytes that the kernel sent from memory without a copy: of cached bodies from 16 KiB on, and of larger files in
     /// the page cache.
     ///
-    /// It grows with requests over TCP for large files in memory. None at all: the kernel or a sandbox refuses `vmsplice`
+    /// It grows with requests over TCP for large files in memory, and for files that are read past the page cache. None at all: the kernel or a sandbox refuses `vmsplice`
     /// and `sendfile`, or the clients are slow.
     Counter("levity_body_zero_copy_bytes_total", "bytes", Total(|worker| &worker.zero_copy_bytes));
-    /// Reads past the page cache: of large files that only one client has requested, or where `direct = "always"`.
+    /// Reads past the page cache: of large files that only one client has requested, of any file that nobody has
+    /// requested before while memory is short, or where `direct = "always"`.
     /// levity_disk_reads_total includes them.
     ///
     /// Large files are requested once. When the same files are requested repeatedly by one connection each, `direct =
