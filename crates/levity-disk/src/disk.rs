@@ -143,7 +143,7 @@ impl Disk {
         self.scheduler.budget()
     }
 
-    /// Whether the device has a free slot and no queue, even if all jobs on their way to the scheduler were for it.
+    /// Whether the device has a free slot and no queue, even if all jobs that have just been submitted were for it.
     /// From Linux 6.12 on a `preadv2(RWF_NOWAIT)` that misses starts a read of which the scheduler does not
     /// know: try one only if this is true. Takes no lock. False for all devices after the first 64.
     pub fn has_room(&self, device: u64) -> bool {

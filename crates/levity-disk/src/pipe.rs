@@ -82,8 +82,8 @@ impl Pipe {
         Ok(moved)
     }
 
-    /// Appends the bytes of `pages` in `range`, as references to the memory. Returns the number of bytes, which is lower
-    /// when the pipe is full then.
+    /// Appends the bytes of `pages` in `range`, as references to the memory. Returns the number of bytes, which is
+    /// lower when the pipe is full then.
     ///
     /// # Errors
     /// The errors of `vmsplice`; `WouldBlock` when the pipe is full.

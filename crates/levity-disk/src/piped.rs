@@ -1,11 +1,14 @@
 //! Bytes of a file in a pipe: pages that were read past the page cache, and to which nothing else refers.
 //!
 //! A socket takes them from there without a copy, while bytes in memory are copied once more, from pages that the
-//! processor has not seen yet. Nobody writes to them any more: they stay those of the read, whatever becomes of the file.
+//! processor has not seen yet. Nobody writes to them any more: they stay those of the read, whatever becomes of the
+//! file. Only from Linux 6.5 on: before, a file system that reads through the page cache all the same put its pages
+//! into the pipe.
 
 use std::io;
 use std::mem;
 use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_queue::SegQueue;
@@ -26,11 +29,11 @@ static PIPES_MAX: AtomicUsize = AtomicUsize::new(PIPES_MAX_DEFAULT);
 /// Empty pipes.
 static IDLE: SegQueue<Pipe> = SegQueue::new();
 
-/// Pipes that exist, and those that could not be made.
+/// Pipes that exist.
 static PIPES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bounds the number of pipes with bytes of files in this process. Each has two descriptors and 128 KiB. What is read while
-/// all are in use goes to memory.
+/// Bounds the number of pipes with bytes of files in this process. Each has two descriptors and 128 KiB. What is read
+/// while all are in use goes to memory.
 pub fn set_file_pipes_max(pipes: usize) {
     PIPES_MAX.store(pipes, Ordering::Relaxed);
 }
@@ -52,16 +55,15 @@ pub(crate) struct EmptyPipe(PooledPipe);
 struct PooledPipe(Option<Pipe>);
 
 impl EmptyPipe {
-    /// A pipe for `len` bytes. `None` if a pipe is no use for so many, if all are in use, and if this user may have no more of
-    /// that size.
+    /// A pipe for `len` bytes. `None` if a pipe is no use for so many, if all are in use, and if this user may have
+    /// no more of that size.
     pub(crate) fn take(len: usize) -> Option<EmptyPipe> {
-        let taken = (BYTES_MIN..=BYTES_MAX)
-            .contains(&len)
-            .then(PooledPipe::take);
-        taken.flatten().map(EmptyPipe)
+        let is_of_use = (BYTES_MIN..=BYTES_MAX).contains(&len) && pages_are_private();
+        is_of_use.then(PooledPipe::take).flatten().map(EmptyPipe)
     }
 
-    /// Reads `len` bytes from the start of a file, or fewer at its end. `fd` reads past the page cache. Waits for the disk.
+    /// Reads `len` bytes from the start of a file, or fewer at its end. `fd` reads past the page cache. Waits for the
+    /// disk.
     ///
     /// # Errors
     /// Those of `splice`; EINVAL if the file system does not support it.
@@ -114,6 +116,27 @@ impl Piped {
         Ok(sent)
     }
 
+    /// Takes the next `len` bytes out of it, or what is left. Does not block.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn take(&mut self, len: usize) -> io::Result<Vec<u8>> {
+        let len = len.min(self.len);
+        let mut taken = Vec::with_capacity(len);
+        while taken.len() < len {
+            let left = len - taken.len();
+            let room = &mut taken.spare_capacity_mut()[..left];
+            let count = self.pipe.get().take(room)?;
+            // SAFETY: the call has written so many bytes behind those that are there.
+            unsafe { taken.set_len(taken.len() + count) };
+            self.len -= count;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(taken)
+    }
+
     /// Copies the bytes to memory, of which they have enough. Does not block.
     ///
     /// # Errors
@@ -131,6 +154,19 @@ impl Piped {
     }
 }
 
+/// Whether this kernel reads past the page cache into pages of the pipe's own.
+fn pages_are_private() -> bool {
+    static ARE_PRIVATE: OnceLock<bool> = OnceLock::new();
+    *ARE_PRIVATE.get_or_init(|| is_since_6_5(&rustix::system::uname().release().to_string_lossy()))
+}
+
+/// Whether a kernel of this release has `copy_splice_read`.
+fn is_since_6_5(release: &str) -> bool {
+    let mut numbers = release.split(|character: char| !character.is_ascii_digit());
+    let mut number = || numbers.next()?.parse::<u32>().ok();
+    number().zip(number()) >= Some((6, 5))
+}
+
 impl PooledPipe {
     /// `None` if all are in use, or if this user may have no more of that size.
     fn take() -> Option<PooledPipe> {
@@ -142,9 +178,13 @@ impl PooledPipe {
         PIPES
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
             .ok()?;
-        // One that cannot be made stays counted: otherwise each file would cost such an attempt.
-        let pipe = Pipe::new(BYTES_MAX).ok()?;
-        (pipe.capacity() >= BYTES_MAX).then_some(PooledPipe(Some(pipe)))
+        let pipe = Pipe::new(BYTES_MAX).ok();
+        // Descriptors are exhausted, or this user has as many pages in pipes as it may have.
+        let pipe = pipe.filter(|pipe| pipe.capacity() >= BYTES_MAX);
+        if pipe.is_none() {
+            PIPES.fetch_sub(1, Ordering::Relaxed);
+        }
+        pipe.map(|pipe| PooledPipe(Some(pipe)))
     }
 
     fn get(&mut self) -> &mut Pipe {
@@ -191,6 +231,20 @@ mod tests {
     }
 
     #[test]
+    fn releases_are_compared_by_number() {
+        for (release, is_since) in [
+            ("6.18.44-fc-v857", true),
+            ("6.5.0", true),
+            ("10.0", true),
+            ("6.4.16-arch1", false),
+            ("5.10.0-30-amd64", false),
+            ("unknown", false),
+        ] {
+            assert_eq!(is_since_6_5(release), is_since, "{release}");
+        }
+    }
+
+    #[test]
     fn bytes_are_copied_or_sent() {
         let budget = Budget::new(1 << 20);
         for len in [BYTES_MIN, 100_001, BYTES_MAX] {
@@ -202,6 +256,7 @@ mod tests {
             assert_eq!(&*cut.into_buffer().unwrap(), &content[..len - 1]);
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             let mut piped = read(&budget, &file, len);
+            assert_eq!(read(&budget, &file, len).take(700).unwrap(), content[..700]);
             while !piped.is_empty() {
                 let sent = piped.send(ours.as_fd(), 10_000).unwrap();
                 let mut received = vec![0; sent];

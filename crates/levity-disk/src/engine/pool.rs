@@ -64,7 +64,7 @@ pub(crate) trait Arrivals: Send + Sync {
 }
 
 thread_local! {
-    /// The pool of which this thread takes a task next, before it sleeps or does anything else.
+    /// The pool of which this thread is one: it takes a task after the present one, before it sleeps.
     static NEXT_OF: Cell<*const Shared> = const { Cell::new(ptr::null()) };
 }
 
@@ -139,9 +139,7 @@ impl Pool {
         let takes_one = ptr::eq(NEXT_OF.get(), Arc::as_ptr(shared));
         let for_others = state.ready().saturating_sub(usize::from(takes_one));
         drop(state);
-        if !shared.sleepers.wake(for_others) {
-            Shared::grow(shared);
-        }
+        Shared::provide(shared, for_others);
     }
 
     /// Present number of threads.
@@ -167,6 +165,13 @@ fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a,
 }
 
 impl Shared {
+    /// Sees to it that enough threads are on their way for `tasks`.
+    fn provide(shared: &Arc<Shared>, tasks: usize) {
+        if !shared.sleepers.wake(tasks) {
+            Shared::grow(shared);
+        }
+    }
+
     /// Starts a thread, if more are allowed. Otherwise, and if the limit on threads of the user or of the system is
     /// reached, an existing thread will run what waits.
     fn grow(shared: &Arc<Shared>) {
@@ -178,6 +183,8 @@ impl Shared {
         drop(state);
         if Shared::spawn(shared).is_err() {
             lock(&shared.state).alive -= 1;
+            // A loop may have relied on that thread.
+            shared.take_in();
         }
     }
 
@@ -187,7 +194,7 @@ impl Shared {
         let builder = thread::Builder::new().name("disk".to_owned());
         let started = builder.stack_size(STACK_BYTES).spawn(move || {
             priority::set_for_disk();
-            serving.serve();
+            Shared::serve(&serving);
         });
         if started.is_err() {
             shared.sleepers.arrived();
@@ -195,29 +202,31 @@ impl Shared {
         started.map(drop)
     }
 
-    fn serve(&self) {
-        self.sleepers.arrived();
-        NEXT_OF.set(self);
-        while let Some((queue, task)) = self.next() {
+    fn serve(shared: &Arc<Shared>) {
+        shared.sleepers.arrived();
+        NEXT_OF.set(Arc::as_ptr(shared));
+        while let Some((queue, task)) = Shared::next(shared) {
             // A thread ended by a panic would still be counted as alive and as reading, and the shutdown would
             // wait for it forever. The client is answered when the ticket is dropped.
             let _ = panic::catch_unwind(AssertUnwindSafe(task));
             if queue == Queue::Read {
-                lock(&self.state).readers_free += 1;
+                lock(&shared.state).readers_free += 1;
             }
         }
-        self.ended.notify_all();
+        shared.ended.notify_all();
     }
 
     /// The next task. `None` if the thread is to end: it is no longer counted.
-    fn next(&self) -> Option<(Queue, Task)> {
+    fn next(shared: &Arc<Shared>) -> Option<(Queue, Task)> {
         let mut idle = false;
         loop {
-            if let Some(arrivals) = self.arrivals.get() {
-                arrivals.take_in();
-            }
-            let mut state = lock(&self.state);
+            shared.take_in();
+            let mut state = lock(&shared.state);
             if let Some(found) = state.take() {
+                // When this thread submitted it, its own slot for a read was not free yet.
+                let left = state.ready();
+                drop(state);
+                Shared::provide(shared, left);
                 return Some(found);
             }
             // One thread stays: if the limit on threads is reached meanwhile, it does all the work.
@@ -226,7 +235,14 @@ impl Shared {
                 return None;
             }
             drop(state);
-            idle = self.sleepers.sleep(self.idle_max, || self.has_work()) == Awake::TimedOut;
+            let has_work = || shared.has_work();
+            idle = shared.sleepers.sleep(shared.idle_max, has_work) == Awake::TimedOut;
+        }
+    }
+
+    fn take_in(&self) {
+        if let Some(arrivals) = self.arrivals.get() {
+            arrivals.take_in();
         }
     }
 

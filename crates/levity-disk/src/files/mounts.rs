@@ -158,7 +158,8 @@ impl Beneath {
         device(&known.1, path)
     }
 
-    /// Whether there was none at the last call of [`Beneath::device`]. Takes no lock.
+    /// Whether there was none at the last call of [`Beneath::device`], which is the first to see a later one. Takes
+    /// no lock.
     pub(crate) fn are_none(&self) -> bool {
         self.are_none.load(Ordering::Relaxed)
     }

@@ -15,6 +15,7 @@ use super::direct::DirectFile;
 use super::meta::Meta;
 use super::resolver::Resolver;
 use super::temporary::TemporaryName;
+use crate::syscall;
 use crate::thread::lock;
 
 /// Larger files, in bytes, are opened with `POSIX_FADV_RANDOM`: the server decides itself which chunk comes
@@ -241,8 +242,20 @@ impl OpenFile {
         direct.map(DirectFile::as_fd)
     }
 
-    /// Calls `read` with the descriptor of the file itself, which reads whole blocks past the page cache meanwhile. Only
-    /// before the file has another user, who would do so too. EINVAL if the file system does not support that.
+    /// Whether bytes of the range are in the page cache, or were a short time ago. False if the kernel does not tell.
+    /// Does not block.
+    pub(crate) fn is_known_to_page_cache(&self, offset: u64, len: usize) -> bool {
+        match syscall::is_known_to_page_cache(self.as_fd(), offset, len as u64) {
+            // Before Linux 6.12 this starts no read.
+            Err(Errno::NOSYS) => {
+                syscall::append_cached(self.as_fd(), &mut Vec::new(), 1, offset).is_ok()
+            }
+            known => known.unwrap_or(false),
+        }
+    }
+
+    /// Calls `read` with the descriptor of the file itself, which reads whole blocks past the page cache meanwhile.
+    /// Only before the file has another user, who would do so too. EINVAL if the file system does not support that.
     pub(crate) fn with_own_direct_fd(
         &self,
         read: impl FnOnce(BorrowedFd<'_>) -> Result<(), Errno>,

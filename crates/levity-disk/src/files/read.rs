@@ -60,9 +60,9 @@ pub(crate) fn cut_at_end(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> i
     Ok(now)
 }
 
-/// The number of bytes from `offset` that the file has by its size in `now`: what was read beyond is to be cut. The kernel lowers the size of a truncated file
-/// first and then clears the rest of the last page, which others may be reading: zeroes that were not in
-/// the file are beyond the size that `fstat` reports after the read.
+/// The number of bytes from `offset` that the file has by its size in `now`: what was read beyond is to be cut. The
+/// kernel lowers the size of a truncated file first and then clears the rest of the last page, which others may be
+/// reading: zeroes that were not in the file are beyond the size that `fstat` reports after the read.
 ///
 /// A file without a size before and after is one of procfs or the like, generated when it is read.
 pub(crate) fn held(offset: u64, before: &Meta, now: &Meta) -> usize {

@@ -71,7 +71,8 @@ pub struct ReadOptions {
     pub engine: Option<EngineId>,
     /// Whether to read past the page cache.
     pub direct: Direct,
-    /// Whether the first bytes of a file may be [in a pipe](Ready::Piped): the requester sends them to a plain TCP socket.
+    /// Whether the first bytes of a file may be [in a pipe](Ready::Piped): the requester sends them to a plain TCP
+    /// socket.
     pub to_pipe: bool,
 }
 

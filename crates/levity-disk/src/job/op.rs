@@ -2,9 +2,9 @@
 //!
 //! # Changes
 //!
-//! A change is an operation on content or names that others see: all but [`Open`], [`Read`], [`List`], [`FreeSpace`] and
-//! [`CheckRoot`]. Threads of the pool perform it under every engine, also under one that otherwise blocks the submitting
-//! thread: any of them may wait for a journal.
+//! A change is an operation on content or names that others see: all but [`Open`], [`Read`], [`List`], [`FreeSpace`]
+//! and [`CheckRoot`]. Threads of the pool perform it under every engine, also under one that otherwise blocks the
+//! submitting thread: any of them may wait for a journal.
 //!
 //! *Order.* Operations run concurrently and in any order, also those on one file. Where one has to follow
 //! another, wait for the completion in between.
@@ -139,8 +139,9 @@ pub struct FreeSpace {
     pub root: Arc<Root>,
 }
 
-/// Resolves again the path by which `root` was opened, and opens the root anew if the path leads elsewhere now: a symbolic
-/// link was switched, or a directory replaced. The output is the new root, if there is one. Charged to the root's device.
+/// Resolves again the path by which `root` was opened, and opens the root anew if the path leads elsewhere now: a
+/// symbolic link was switched, or a directory replaced. The output is the new root, if there is one. Charged to the
+/// root's device.
 #[derive(Debug, Clone)]
 pub struct CheckRoot {
     /// The root as it was opened last.
@@ -214,7 +215,8 @@ impl Op {
         }
     }
 
-    /// The same as far as it is known without a lock: `None` for a path where another device is mounted beneath the root.
+    /// The same as far as it is known without a lock: `None` for a path where another device is mounted beneath the
+    /// root.
     pub(crate) fn device_at_hand(&self) -> Option<u64> {
         match self.place() {
             Place::Name(root, _) => root.only_device(),

@@ -57,8 +57,8 @@ impl Ready {
         self.len() == 0
     }
 
-    /// Up to `len` bytes after the first `skipped`. Copies only what is in a pipe: each byte leaves that once. If this fails, no
-    /// bytes are left, and the reader has to read them again.
+    /// Up to `len` bytes after the first `skipped`. Copies only what is in a pipe: each byte leaves that once. If
+    /// this fails, no bytes are left, and the reader has to read them again.
     pub(crate) fn part(&mut self, skipped: usize, len: usize) -> Ready {
         *self = match mem::replace(self, Ready::Bytes(Vec::new().into())) {
             Ready::Piped(piped) => {

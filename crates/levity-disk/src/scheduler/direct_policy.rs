@@ -6,14 +6,17 @@
 //! then on its reads go through the page cache.
 //!
 //! While memory is short ([`memory_use`](super::memory_use)) the same holds for the read that comes with the open of
-//! any file: there each page that enters the page cache has to take the place of another, which costs more than to read
-//! it. While memory is free such reads fill the page cache.
+//! any file: sooner or later each page that enters the page cache has to take the place of another, which costs more
+//! than to read it. While memory is free such reads fill the page cache. One in [`THROUGH_ONE_IN`] does so even then:
+//! where more files are read than the ghost list has room for, nothing else would drive out what nobody asks for any
+//! more.
 //!
 //! A client so slow that its chunk was dropped asks for the chunk again, which counts as a second access. The
 //! page cache then keeps the bytes that the client has not taken.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::memory_use::MemoryUse;
@@ -28,6 +31,9 @@ const DIRECT_BYTES_MIN: u64 = 1 << 20;
 /// there, and the kernel would have to write it to the disk first.
 const CHANGED_MAX: Duration = Duration::from_secs(60);
 
+/// One in so many reads that could pass goes through the page cache.
+const THROUGH_ONE_IN: u32 = 16;
+
 /// Bound on the remembered files; the oldest is forgotten first. About 100 bytes each.
 const FILES_MAX: usize = 16_384;
 
@@ -39,6 +45,8 @@ type Key = (u64, u64);
 pub(super) struct DirectPolicy {
     table: Mutex<Table>,
     memory: MemoryUse,
+    /// Reads with the open of a file that nobody had asked for.
+    first_opens: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +78,7 @@ impl DirectPolicy {
         DirectPolicy {
             table: Mutex::default(),
             memory: MemoryUse::of_process(),
+            first_opens: AtomicU32::new(0),
         }
     }
 
@@ -104,9 +113,18 @@ impl DirectPolicy {
     ) -> bool {
         if reader.direct == Direct::Auto && self.memory.is_short() && file.reads_inline() {
             let once = self.record(&file.meta, reader.stream, offset, len);
-            return once && !has_changed_lately(&file.meta, now);
+            return once
+                && !has_changed_lately(&file.meta, now)
+                && !file.is_known_to_page_cache(offset, len)
+                && self.passes();
         }
         self.decide(reader, file, offset, len)
+    }
+
+    /// Whether another read may pass.
+    fn passes(&self) -> bool {
+        let before = self.first_opens.fetch_add(1, Ordering::Relaxed);
+        before % THROUGH_ONE_IN != THROUGH_ONE_IN - 1
     }
 
     /// Records that `stream` reads `len` bytes from `offset`. Returns whether the file has been accessed only
@@ -117,8 +135,8 @@ impl DirectPolicy {
     }
 }
 
-/// Whether the content of the file may have changed within [`CHANGED_MAX`] before `now`, or will have by its own clock. The
-/// time of the content can be set, that of the last change cannot.
+/// Whether the file may have changed within [`CHANGED_MAX`] before `now`: by its ctime, as a program can set the
+/// mtime. A ctime that is later than `now`, of another clock, counts too.
 fn has_changed_lately(file: &Meta, now: SystemTime) -> bool {
     let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let settled = since_epoch.saturating_sub(CHANGED_MAX).as_secs();
@@ -151,6 +169,8 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
+
     use crate::files::{Root, Symlinks};
 
     const FILE: Key = (1, 2);
@@ -178,16 +198,37 @@ mod tests {
         DirectPolicy {
             table: Mutex::default(),
             memory: MemoryUse::for_test(is_short),
+            first_opens: AtomicU32::new(0),
         }
     }
 
-    /// The decisions for the opens of a small file by two streams, one after the other, when the file is `age` old. On a
-    /// local file system.
+    /// The decisions for the opens of a small file by two streams, one after the other, when the file is `age` old.
+    /// On a local file system.
     fn at_two_opens(policy: &DirectPolicy, direct: Direct, age: Duration) -> Option<[bool; 2]> {
+        decisions(policy, direct, age, false)
+    }
+
+    fn decisions(
+        policy: &DirectPolicy,
+        direct: Direct,
+        age: Duration,
+        is_cached: bool,
+    ) -> Option<[bool; 2]> {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("file"), b"small").unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, b"small").unwrap();
         let root = Root::open(folder.path(), Symlinks::Beneath).unwrap();
         let file = root.open_cached(c"file").unwrap();
+        if !file.reads_inline() {
+            return None;
+        }
+        let start = Instant::now();
+        while !is_cached && file.is_known_to_page_cache(0, 5) {
+            rustix::fs::fsync(file.as_fd()).unwrap();
+            let unwanted = rustix::fs::Advice::DontNeed;
+            rustix::fs::fadvise(file.as_fd(), 0, None, unwanted).unwrap();
+            assert!(start.elapsed() < Duration::from_secs(30), "it stays");
+        }
         let now = UNIX_EPOCH + Duration::from_secs(file.meta.ctime_s as u64) + age;
         let decisions = [1, 2].map(|stream| {
             let reader = Reader {
@@ -197,7 +238,7 @@ mod tests {
             };
             policy.decide_at_open(reader, &file, 0, 5, now)
         });
-        file.reads_inline().then_some(decisions)
+        Some(decisions)
     }
 
     #[test]
@@ -213,6 +254,20 @@ mod tests {
                 assert_eq!(found, expected, "{is_short} {direct:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_file_in_memory_does_not_pass() {
+        let old = Duration::from_secs(61);
+        let found = decisions(&policy(true), Direct::Auto, old, true);
+        assert!(found.is_none_or(|found| found == [false; 2]));
+    }
+
+    #[test]
+    fn a_few_first_opens_do_not_pass() {
+        let policy = policy(true);
+        let passed = (0..4 * THROUGH_ONE_IN).filter(|_| policy.passes());
+        assert_eq!(passed.count() as u32, 4 * (THROUGH_ONE_IN - 1));
     }
 
     #[test]

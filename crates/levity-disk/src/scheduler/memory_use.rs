@@ -1,4 +1,4 @@
-//! Whether memory is short: a page that enters the page cache takes the place of another.
+//! Whether memory is short: before long a page that enters the page cache takes the place of another.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,12 @@ pub(super) struct MemoryUse {
     groups: Mutex<Vec<Group>>,
 }
 
-/// The files with the use and the limit of a group, in bytes.
+/// The files with the use and the limits of a group, in bytes.
 #[derive(Debug)]
 struct Group {
     used: PathBuf,
-    limit: PathBuf,
+    /// The lowest holds.
+    limits: Vec<PathBuf>,
 }
 
 impl MemoryUse {
@@ -63,16 +64,16 @@ impl MemoryUse {
 impl Group {
     /// `None` if the folder has no such files: the first group of version 2 has none.
     fn of(folder: &Path) -> Option<Group> {
-        let names = [
-            ("memory.current", "memory.max"),
-            ("memory.usage_in_bytes", "memory.limit_in_bytes"),
+        let names: [(&str, &[&str]); 2] = [
+            // From `memory.high` on the kernel takes pages back.
+            ("memory.current", &["memory.high", "memory.max"]),
+            ("memory.usage_in_bytes", &["memory.limit_in_bytes"]),
         ];
-        let groups = names.map(|(used, limit)| Group {
+        let groups = names.map(|(used, limits)| Group {
             used: folder.join(used),
-            limit: folder.join(limit),
+            limits: limits.iter().map(|limit| folder.join(limit)).collect(),
         });
-        let mut groups = groups.into_iter();
-        groups.find(|group| group.used.exists() && group.limit.exists())
+        groups.into_iter().find(|group| group.used.exists())
     }
 
     /// A group without a limit has `max` (version 2) or more bytes than a machine has.
@@ -81,7 +82,8 @@ impl Group {
             let text = fs::read_to_string(path).ok()?;
             text.trim().parse::<u64>().ok()
         };
-        let (used, limit) = (bytes(&self.used), bytes(&self.limit));
+        let limits = self.limits.iter().filter_map(|limit| bytes(limit));
+        let (used, limit) = (bytes(&self.used), limits.min());
         used.zip(limit)
             .is_some_and(|(used, limit)| is_short(limit.saturating_sub(used), limit))
     }
@@ -119,6 +121,7 @@ mod tests {
     fn a_group_of_either_version_has_a_limit() {
         for (used, limit) in [
             ("memory.current", "memory.max"),
+            ("memory.current", "memory.high"),
             ("memory.usage_in_bytes", "memory.limit_in_bytes"),
         ] {
             let folder = tempfile::tempdir().unwrap();

@@ -10,13 +10,13 @@
 //! The `scheduler` thread takes jobs in when no thread of the pool sleeps, and starts those that waited for memory.
 //!
 //! A job waits in the queue of its device until the device has a slot ([`depth`]) and its memory is there,
-//! or joins another job that reads the same ([`shared_job`]) or syncs the same file ([`syncs`]). First chunks go before later ones, but one
-//! job in four is a later chunk if any waits. Within a class connections take turns by bytes
-//! ([`fair_queue`]). No job overtakes one that waits for memory: devices whose next job lacks memory queue
-//! for it, and freed bytes go to the first. So every job gets its turn, as long as clients release the
-//! buffers that they hold.
+//! or joins another job that reads the same ([`shared_job`]) or syncs the same file ([`syncs`]). First chunks go
+//! before later ones, but one job in four is a later chunk if any waits. Within a class connections take turns by
+//! bytes ([`fair_queue`]). No job overtakes one that waits for memory: devices whose next job lacks memory queue for
+//! it, and freed bytes go to the first. So every job gets its turn, as long as clients release the buffers that they
+//! hold.
 //!
-//! While jobs are in flight it also checks for devices that no longer answer ([`liveness`]).
+//! While jobs are in flight this thread also looks for devices that no longer answer ([`liveness`]).
 //!
 //! A device that freezes keeps at most `depth` threads. Other devices continue as long as
 //! `threads - stat_threads > depth` times the number of frozen devices;
@@ -91,6 +91,10 @@ const CHECKS_PER_DEATH: u32 = 8;
 
 /// The longest interval between two checks.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(250);
+
+/// Jobs that may wait until one in flight ends. More are taken in at once: they count for all devices, of which one
+/// may be frozen.
+const LEFT_MAX: usize = 16;
 
 /// Shared by [`Disk`](crate::Disk) and the jobs in flight.
 pub(crate) struct Scheduler {
@@ -210,6 +214,10 @@ impl Scheduler {
             let watches = self.submissions.watches(|| self.lock().needs_checks());
             let event = self.submissions.next(watches.then_some(interval));
             self.cpu_quota.look();
+            if !watches {
+                // It may have slept for hours.
+                self.direct.refresh();
+            }
             match event {
                 SchedulerEvent::Submitted => self.take_in(),
                 SchedulerEvent::MemoryFreed => self.pump(None),
@@ -267,20 +275,27 @@ impl Scheduler {
             return self.admit(pending);
         }
         let device = pending.job.op.device_at_hand();
-        match self.submissions.push(pending) {
-            Ok(()) => self.wake_for(device),
-            Err((pending, why)) => self.refuse_submission(pending, why),
+        let is_saturated = || device.is_some_and(|device| self.loads.is_saturated(device));
+        if pending.job.class == Class::Prefetch && is_saturated() {
+            return self.refuse_submission(pending, Refusal::Full);
         }
-    }
-
-    /// Wakes a thread for a job that has arrived, unless a job in flight ends before it could start: whoever finishes that
-    /// one takes it in. Does not block.
-    fn wake_for(&self, device: Option<u64>) {
+        if let Err((pending, why)) = self.submissions.push(pending) {
+            self.refuse_submission(pending, why);
+            return self.wake_thread();
+        }
         // The job is pushed before the load is read, and whoever finishes a job changes the load before it looks for
         // what has arrived: see `Parker`.
         fence(Ordering::SeqCst);
-        let is_saturated = device.is_some_and(|device| self.loads.is_saturated(device));
-        if !is_saturated && !self.engines.wake_thread() {
+        // A job in flight ends before this one could start, and whoever finishes it takes this one in.
+        let waits = self.submissions.len() <= LEFT_MAX && is_saturated();
+        if !waits {
+            self.wake_thread();
+        }
+    }
+
+    /// Wakes a thread for what has arrived. Does not block.
+    fn wake_thread(&self) {
+        if !self.engines.wake_thread() {
             self.submissions.wake();
         }
     }
@@ -384,8 +399,18 @@ impl Scheduler {
             }
         }
         fence(Ordering::SeqCst);
-        self.take_in();
+        self.take_in_after(job);
         self.pump(Some(job.device));
+    }
+
+    /// Takes in what has arrived while `job` was in flight.
+    fn take_in_after(self: &Arc<Self>, job: &SharedJob) {
+        if !self.blocks_on_loop(job.options()) {
+            self.take_in();
+        } else if !self.submissions.is_empty() {
+            // This may be an event loop.
+            self.wake_thread();
+        }
     }
 
     /// Answers a job that will not be started.
@@ -427,8 +452,8 @@ impl Scheduler {
         }
     }
 
-    /// Accepts no more jobs, and answers those that are queued. The owner ends once it has answered those
-    /// that are arriving.
+    /// Accepts no more jobs, and answers those that are queued. The thread of the scheduler ends once those that are
+    /// arriving are answered.
     pub(crate) fn close(self: &Arc<Self>) {
         self.submissions.close();
         let queued = self.lock().close();
@@ -535,6 +560,8 @@ impl InFlightJob for InFlight {
         if let Some(guard) = &self.load_guard {
             guard.count(&completion);
         }
+        // Before the answer, which those who ask for the same get too.
+        self.scheduler.take_in_after(&self.job);
         self.scheduler.answer(&self.job, completion);
     }
 

@@ -56,8 +56,8 @@ pub(super) enum SchedulerEvent {
 }
 
 /// The queue from event loops, without a lock. Of fixed size: a queue that grows would call the allocator on an event
-/// loop, and other producers would wait for that. The threads of the pool and of the engines take jobs in when they have
-/// finished others; the scheduler's thread does when nobody else would.
+/// loop, and other producers would wait for that. The threads of the pool and of the engines take jobs in when they
+/// have finished others; the scheduler's thread does when nobody else would.
 pub(super) struct Submissions {
     jobs: ArrayQueue<PendingJob>,
     /// Jobs that are pushed, and not yet put where others see them.
@@ -104,6 +104,10 @@ impl Submissions {
         self.jobs.pop()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
@@ -145,8 +149,8 @@ impl Submissions {
         }
     }
 
-    /// Whether the scheduler's thread has to look at jobs `in_flight` from time to time. Only for that thread. If not, one
-    /// that starts later wakes it.
+    /// Whether the scheduler's thread has to look at jobs `in_flight` from time to time. Only for that thread. If
+    /// not, one that starts later wakes it.
     pub(super) fn watches(&self, in_flight: impl Fn() -> bool) -> bool {
         let watches = in_flight() || {
             self.watching.store(false, Ordering::SeqCst);

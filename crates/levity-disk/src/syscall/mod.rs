@@ -21,14 +21,15 @@ pub(crate) fn openat2(
     rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve)
 }
 
-/// The bytes that were written to a TCP socket and that its peer has not acknowledged (`SIOCOUTQ`). Does not block. Any descriptor may
-/// be asked; it is not changed.
+/// The bytes that were written to a TCP socket and that its peer has not acknowledged (`SIOCOUTQ`). Does not block.
+/// Any descriptor may be asked; it is not changed.
 ///
 /// # Errors
 /// The errors of `ioctl`, such as ENOTTY for another kind of file.
 pub fn unacknowledged_bytes(socket: RawFd) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the call writes one `int`, to which the pointer leads, and nothing else. A descriptor that is closed is an error.
+    // SAFETY: the call writes one `int`, to which the pointer leads, and nothing else. A descriptor that is closed is
+    // an error.
     let result = unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &mut bytes) };
     match result {
         0 => Ok(usize::try_from(bytes).unwrap_or(0)),
@@ -36,7 +37,8 @@ pub fn unacknowledged_bytes(socket: RawFd) -> io::Result<usize> {
     }
 }
 
-/// The version of Landlock that the kernel has (landlock_create_ruleset(2)): 1 since Linux 5.13, 2 since 5.19. Does not block.
+/// The version of Landlock that the kernel has (landlock_create_ruleset(2)): 1 since Linux 5.13, 2 since 5.19. Does
+/// not block.
 ///
 /// # Errors
 /// `OPNOTSUPP` if the kernel was started without it, `NOSYS` if it has none, and what a filter of system calls gives.
@@ -61,6 +63,38 @@ pub(crate) fn pread(
 ) -> Result<usize, Errno> {
     let (bytes, _) = rustix::io::pread(fd, into, offset)?;
     Ok(bytes.len())
+}
+
+/// Whether pages of `len` bytes from `offset` are in the page cache, or were evicted from there a short time ago.
+/// Does not wait for the disk, and makes the kernel read nothing. Since Linux 6.5.
+///
+/// # Errors
+/// ENOSYS before; EPERM if the file belongs to another user, who does not let this one write to it (since Linux 6.15).
+pub(crate) fn is_known_to_page_cache(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    len: u64,
+) -> Result<bool, Errno> {
+    // `struct cachestat_range`, and `struct cachestat`: pages that are cached, dirty, under writeback, evicted, and
+    // evicted recently.
+    let (range, mut pages) = ([offset, len], [0_u64; 5]);
+    // By number, because C libraries have no function for it. It is the same on all processors.
+    const CACHESTAT: libc::c_long = 451;
+    // SAFETY: both pointers are to as many numbers as the kernel reads and writes.
+    let result = unsafe {
+        libc::syscall(
+            CACHESTAT,
+            fd.as_raw_fd(),
+            range.as_ptr(),
+            pages.as_mut_ptr(),
+            0,
+        )
+    };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    }
+    Ok(pages[0] > 0 || pages[4] > 0)
 }
 
 /// One `read`. Returns the number of bytes written at the start of `into`.

@@ -32,8 +32,8 @@ pub(crate) enum Awake {
 }
 
 impl Sleepers {
-    /// Wakes a thread unless `enough` are on their way. Returns false if too few are and none sleeps. Does not block: one
-    /// system call at most.
+    /// Wakes a thread unless `enough` are on their way. Returns false if too few are and none sleeps. Does not block:
+    /// one system call at most.
     pub(crate) fn wake(&self, enough: usize) -> bool {
         fence(Ordering::SeqCst);
         if self.on_their_way.load(Ordering::Relaxed) >= enough {

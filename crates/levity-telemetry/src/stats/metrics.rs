@@ -221,8 +221,8 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// Body bytes that the kernel sent from memory without a copy: of cached bodies from 16 KiB on, and of larger files in
     /// the page cache.
     ///
-    /// It grows with requests over TCP for large files in memory, and for files that are read past the page cache. None at all: the kernel or a sandbox refuses `vmsplice`
-    /// and `sendfile`, or the clients are slow.
+    /// It grows with requests over TCP for large files in memory, and for files that are read past the page cache. None
+    /// at all: the kernel or a sandbox refuses `vmsplice` and `sendfile`, or the clients are slow.
     Counter("levity_body_zero_copy_bytes_total", "bytes", Total(|worker| &worker.zero_copy_bytes));
     /// Reads past the page cache: of large files that only one client has requested, of any file that nobody has
     /// requested before while memory is short, or where `direct = "always"`.

@@ -119,18 +119,18 @@ impl Version {
             || now.size == self.confirmed.size && modified(now) == modified(&self.confirmed)
     }
 
-    /// Keeps the end of `sent` as evidence; `offset` is the offset of `sent` in the file.
-    pub fn keep_evidence(&mut self, offset: u64, sent: &[u8]) {
-        if sent.is_empty() {
+    /// Keeps the end of `bytes` as evidence, which were read from `offset` of the file.
+    pub fn keep_evidence(&mut self, offset: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
             return;
         }
-        let start = sent.len().saturating_sub(EVIDENCE_BYTES_MAX);
+        let start = bytes.len().saturating_sub(EVIDENCE_BYTES_MAX);
         self.evidence.clear();
-        self.evidence.extend_from_slice(&sent[start..]);
-        self.evidence_end = offset + sent.len() as u64;
+        self.evidence.extend_from_slice(&bytes[start..]);
+        self.evidence_end = offset + bytes.len() as u64;
     }
 
-    /// Offset and length of the evidence in the file; `None` before any byte was sent.
+    /// Offset and length of the evidence in the file; `None` before any was kept.
     pub fn evidence_range(&self) -> Option<(u64, usize)> {
         let bytes = self.evidence.len();
         (bytes > 0).then(|| (self.evidence_end - bytes as u64, bytes))

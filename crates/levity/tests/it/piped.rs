@@ -1,7 +1,7 @@
 //! Files that come in a pipe, past the page cache, and leave without a copy.
 //!
-//! The root is `/dev`, and the files are on the tmpfs that is mounted beneath it: an event loop does not cross a mount, so
-//! each file comes with its open.
+//! The root is `/dev`, and the files are on the tmpfs that is mounted beneath it: an event loop does not cross a
+//! mount, so each file comes with its open.
 
 use std::fs::{self, OpenOptions};
 use std::ops::RangeInclusive;

@@ -6,7 +6,7 @@ use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use levity_disk::memory::ALIGNMENT;
-use levity_disk::{Class, Meta, OpenFile, Ready, transmit, usage};
+use levity_disk::{Class, Meta, OpenFile, Piped, Ready, transmit, usage};
 use levity_net::TURN_BYTES_MAX;
 use tokio::time;
 
@@ -407,18 +407,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                 self.pace.adapt(sent, bytes);
                 sent
             }
-            Ready::Piped(piped) => {
-                let core = self.sink.core().clone();
-                let call = |socket: BorrowedFd<'_>, _, len| {
-                    let sent = piped.send(socket, len)?;
-                    core.stats.zero_copy_bytes.add(sent as u64);
-                    Ok(Some(sent))
-                };
-                let send = async |sender: &mut Self| sender.transfer(bytes, call).await;
-                let sent = self.with_hold_limit(send).await?;
-                self.pace.adapt(sent, bytes);
-                sent
-            }
+            Ready::Piped(piped) => self.send_piped(piped, bytes, file).await?,
             Ready::PageCache {
                 file: from, offset, ..
             } => {
@@ -448,6 +437,31 @@ impl<S: ResponseSink> Sender<'_, S> {
             file.version.keep_evidence(file.offset, &buffer[..sent]);
         }
         file.advance(sent);
+        Ok(sent)
+    }
+
+    /// Sends the first `bytes` of `piped`. Returns how many were sent within [`HOLD_MAX`].
+    async fn send_piped(
+        &mut self,
+        piped: &mut Piped,
+        bytes: usize,
+        file: &mut FileBody,
+    ) -> Result<usize, SendError> {
+        let core = self.sink.core().clone();
+        let call = |socket: BorrowedFd<'_>, _, len| {
+            let sent = piped.send(socket, len)?;
+            core.stats.zero_copy_bytes.add(sent as u64);
+            Ok(Some(sent))
+        };
+        let send = async |sender: &mut Self| sender.transfer(bytes, call).await;
+        let sent = self.with_hold_limit(send).await?;
+        self.pace.adapt(sent, bytes);
+        if !piped.is_empty() {
+            // Those that have left are gone from the pipe. The next ones are of the same version.
+            let next = piped.take(EVIDENCE_BYTES_MAX);
+            let next = next.map_err(SendError::Unreadable)?;
+            file.version.keep_evidence(file.offset + sent as u64, &next);
+        }
         Ok(sent)
     }
 
