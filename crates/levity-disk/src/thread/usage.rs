@@ -1,9 +1,9 @@
 //! The resources that a thread has used, and the time that it waited for a processor.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::time::Duration;
 
 /// The resources that one thread has used since it started.
@@ -106,28 +106,46 @@ fn waited(schedstat: &str) -> io::Result<Duration> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "schedstat has no second number"))
 }
 
-/// Jobs between two looks at the calling thread's run queue wait: a look takes 4 us.
+/// Jobs between two looks at the calling thread's run queue wait: a look takes 1 us.
 const JOBS_PER_LOOK: u32 = 8;
 
+/// How a thread looks at its own wait from time to time.
+#[derive(Default)]
+struct Looks {
+    /// Since the last look.
+    jobs: u32,
+    /// At that look.
+    wait: Duration,
+    /// Stays open: to find the file takes longer than to read it.
+    own: Option<OwnRunQueueWait>,
+}
+
 thread_local! {
-    /// Jobs since the last look, and the wait at that look.
-    static LAST_LOOK: Cell<(u32, Duration)> = const { Cell::new((0, Duration::ZERO)) };
+    static LOOKS: RefCell<Looks> = RefCell::default();
 }
 
 /// Counts a job that the calling thread has done. At every eighth job, returns how long the thread has waited for a
 /// processor per job since the previous one. `None` otherwise, and where the kernel does not tell. Reads `/proc`: not for
 /// event loops.
 pub(crate) fn run_queue_wait_per_job() -> Option<Duration> {
-    let (jobs, last) = LAST_LOOK.get();
-    if jobs + 1 < JOBS_PER_LOOK {
-        LAST_LOOK.set((jobs + 1, last));
-        return None;
+    LOOKS.with_borrow_mut(Looks::count)
+}
+
+impl Looks {
+    fn count(&mut self) -> Option<Duration> {
+        self.jobs += 1;
+        if self.jobs < JOBS_PER_LOOK {
+            return None;
+        }
+        // Also where the kernel does not tell: else each further job would look in vain.
+        self.jobs = 0;
+        if self.own.is_none() {
+            self.own = OwnRunQueueWait::open().ok();
+        }
+        let wait = self.own.as_ref()?.read().ok()?;
+        let before = mem::replace(&mut self.wait, wait);
+        Some(wait.saturating_sub(before) / JOBS_PER_LOOK)
     }
-    // Also where the kernel does not tell: else each further job would look in vain.
-    LAST_LOOK.set((0, last));
-    let wait = run_queue_wait(thread_id()).ok()?;
-    LAST_LOOK.set((0, wait));
-    Some(wait.saturating_sub(last) / JOBS_PER_LOOK)
 }
 
 #[cfg(test)]
@@ -177,6 +195,12 @@ mod tests {
         run_queue_wait(thread_id()).unwrap();
         let gone = std::thread::spawn(thread_id).join().unwrap();
         assert!(run_queue_wait(gone).is_err());
+    }
+
+    #[test]
+    fn one_job_in_eight_looks() {
+        let looked = (0..32).filter(|_| run_queue_wait_per_job().is_some());
+        assert_eq!(looked.count(), 4);
     }
 
     #[test]
