@@ -8,7 +8,6 @@
 use std::io;
 use std::mem;
 use std::os::fd::BorrowedFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_queue::SegQueue;
@@ -16,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::memory::{ALIGNMENT, Buffer, Reservation, span};
 use crate::pipe::Pipe;
+use crate::syscall;
 
 /// The number of bytes in one pipe, at most and at least. A copy of fewer costs less than the system calls.
 pub(crate) const BYTES_MAX: usize = 128 * 1024;
@@ -58,7 +58,7 @@ impl EmptyPipe {
     /// A pipe for `len` bytes. `None` if a pipe is no use for so many, if all are in use, and if this user may have
     /// no more of that size.
     pub(crate) fn take(len: usize) -> Option<EmptyPipe> {
-        let is_of_use = (BYTES_MIN..=BYTES_MAX).contains(&len) && pages_are_private();
+        let is_of_use = (BYTES_MIN..=BYTES_MAX).contains(&len) && syscall::kernel_is_since((6, 5));
         is_of_use.then(PooledPipe::take).flatten().map(EmptyPipe)
     }
 
@@ -154,19 +154,6 @@ impl Piped {
     }
 }
 
-/// Whether this kernel reads past the page cache into pages of the pipe's own.
-fn pages_are_private() -> bool {
-    static ARE_PRIVATE: OnceLock<bool> = OnceLock::new();
-    *ARE_PRIVATE.get_or_init(|| is_since_6_5(&rustix::system::uname().release().to_string_lossy()))
-}
-
-/// Whether a kernel of this release has `copy_splice_read`.
-fn is_since_6_5(release: &str) -> bool {
-    let mut numbers = release.split(|character: char| !character.is_ascii_digit());
-    let mut number = || numbers.next()?.parse::<u32>().ok();
-    number().zip(number()) >= Some((6, 5))
-}
-
 impl PooledPipe {
     /// `None` if all are in use, or if this user may have no more of that size.
     fn take() -> Option<PooledPipe> {
@@ -228,20 +215,6 @@ mod tests {
         let mut pipe = EmptyPipe::take(len).unwrap();
         pipe.fill(file.as_fd(), len).unwrap();
         pipe.into_piped(len, budget.reserve(len).unwrap())
-    }
-
-    #[test]
-    fn releases_are_compared_by_number() {
-        for (release, is_since) in [
-            ("6.18.44-fc-v857", true),
-            ("6.5.0", true),
-            ("10.0", true),
-            ("6.4.16-arch1", false),
-            ("5.10.0-30-amd64", false),
-            ("unknown", false),
-        ] {
-            assert_eq!(is_since_6_5(release), is_since, "{release}");
-        }
     }
 
     #[test]

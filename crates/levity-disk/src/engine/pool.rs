@@ -61,6 +61,9 @@ pub(crate) trait Arrivals: Send + Sync {
 
     /// Makes tasks of what waits, or queues it elsewhere. Does not wait for a disk.
     fn take_in(&self);
+
+    /// Has a thread that is not of the pool take it in.
+    fn leave(&self);
 }
 
 thread_local! {
@@ -182,9 +185,14 @@ impl Shared {
         state.alive += 1;
         drop(state);
         if Shared::spawn(shared).is_err() {
-            lock(&shared.state).alive -= 1;
-            // A loop may have relied on that thread.
-            shared.take_in();
+            let mut state = lock(&shared.state);
+            state.alive -= 1;
+            let ready = state.ready();
+            drop(state);
+            // Others may have relied on that thread.
+            shared.sleepers.wake(ready);
+            let arrivals = shared.arrivals.get();
+            arrivals.inspect(|arrivals| arrivals.leave());
         }
     }
 

@@ -245,13 +245,12 @@ impl OpenFile {
     /// Whether bytes of the range are in the page cache, or were a short time ago. False if the kernel does not tell.
     /// Does not block.
     pub(crate) fn is_known_to_page_cache(&self, offset: u64, len: usize) -> bool {
-        match syscall::is_known_to_page_cache(self.as_fd(), offset, len as u64) {
-            // Before Linux 6.12 this starts no read.
-            Err(Errno::NOSYS) => {
-                syscall::append_cached(self.as_fd(), &mut Vec::new(), 1, offset).is_ok()
-            }
-            known => known.unwrap_or(false),
-        }
+        let known = syscall::is_known_to_page_cache(self.as_fd(), offset, len as u64);
+        known.unwrap_or_else(|_| {
+            // A newer kernel starts a read if the byte is not in memory, into the page cache.
+            let may_ask = !syscall::kernel_is_since((6, 12));
+            may_ask && syscall::append_cached(self.as_fd(), &mut Vec::new(), 1, offset).is_ok()
+        })
     }
 
     /// Calls `read` with the descriptor of the file itself, which reads whole blocks past the page cache meanwhile.

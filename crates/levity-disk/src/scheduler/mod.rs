@@ -92,9 +92,9 @@ const CHECKS_PER_DEATH: u32 = 8;
 /// The longest interval between two checks.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(250);
 
-/// Jobs that may wait until one in flight ends. More are taken in at once: they count for all devices, of which one
-/// may be frozen.
-const LEFT_MAX: usize = 16;
+/// Jobs that may wait until one in flight ends. More are taken in at once: [`Disk::has_room`](crate::Disk::has_room)
+/// counts them for each device, and theirs may be frozen. Half of the depth that a device has first.
+const LEFT_MAX: usize = 4;
 
 /// Shared by [`Disk`](crate::Disk) and the jobs in flight.
 pub(crate) struct Scheduler {
@@ -233,9 +233,12 @@ impl Scheduler {
         }
     }
 
-    /// Admits all jobs that have arrived.
+    /// Admits the jobs that have arrived by now.
     fn take_in(self: &Arc<Self>) {
-        while let Some(pending) = self.submissions.pop() {
+        for _ in 0..self.submissions.len() {
+            let Some(pending) = self.submissions.pop() else {
+                return;
+            };
             self.admit(pending);
             self.submissions.arrived();
         }
@@ -275,10 +278,7 @@ impl Scheduler {
             return self.admit(pending);
         }
         let device = pending.job.op.device_at_hand();
-        let is_saturated = || device.is_some_and(|device| self.loads.is_saturated(device));
-        if pending.job.class == Class::Prefetch && is_saturated() {
-            return self.refuse_submission(pending, Refusal::Full);
-        }
+        let is_prefetch = pending.job.class == Class::Prefetch;
         if let Err((pending, why)) = self.submissions.push(pending) {
             self.refuse_submission(pending, why);
             return self.wake_thread();
@@ -286,8 +286,10 @@ impl Scheduler {
         // The job is pushed before the load is read, and whoever finishes a job changes the load before it looks for
         // what has arrived: see `Parker`.
         fence(Ordering::SeqCst);
-        // A job in flight ends before this one could start, and whoever finishes it takes this one in.
-        let waits = self.submissions.len() <= LEFT_MAX && is_saturated();
+        // A job in flight ends before this one could start, and whoever finishes it takes this one in. A prefetch
+        // is refused if it cannot start: the loop waits to know that.
+        let is_saturated = || device.is_some_and(|device| self.loads.is_saturated(device));
+        let waits = !is_prefetch && self.submissions.len() <= LEFT_MAX && is_saturated();
         if !waits {
             self.wake_thread();
         }
@@ -388,8 +390,11 @@ impl Scheduler {
     /// The slot of a job that was in flight is free.
     fn finished(self: &Arc<Self>, job: &Arc<SharedJob>) {
         self.cpu_quota.look();
-        // Counts the job in any case.
-        let run_queue_wait = usage::run_queue_wait_per_job();
+        let run_queue_wait = match self.blocks_on_loop(job.options()) {
+            true => None,
+            // Counts the job in any case.
+            false => usage::run_queue_wait_per_job(),
+        };
         let run_queue_wait = run_queue_wait.filter(|_| self.are_loops_first());
         {
             let mut queues = self.lock();
@@ -522,6 +527,12 @@ impl Arrivals for Intake {
             scheduler.take_in();
         }
     }
+
+    fn leave(&self) {
+        if !self.is_empty() {
+            self.submissions.wake();
+        }
+    }
 }
 
 /// A job that an engine has.
@@ -561,7 +572,9 @@ impl InFlightJob for InFlight {
             guard.count(&completion);
         }
         // Before the answer, which those who ask for the same get too.
-        self.scheduler.take_in_after(&self.job);
+        if completion.result.is_ok() {
+            self.scheduler.take_in_after(&self.job);
+        }
         self.scheduler.answer(&self.job, completion);
     }
 

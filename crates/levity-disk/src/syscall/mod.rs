@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -65,11 +66,25 @@ pub(crate) fn pread(
     Ok(bytes.len())
 }
 
-/// Whether pages of `len` bytes from `offset` are in the page cache, or were evicted from there a short time ago.
-/// Does not wait for the disk, and makes the kernel read nothing. Since Linux 6.5.
+/// Whether this kernel is of the release `(major, minor)` or later.
+pub(crate) fn kernel_is_since(release: (u32, u32)) -> bool {
+    static RUNNING: OnceLock<Option<(u32, u32)>> = OnceLock::new();
+    let running = || parse_release(&rustix::system::uname().release().to_string_lossy());
+    *RUNNING.get_or_init(running) >= Some(release)
+}
+
+/// Major and minor number.
+fn parse_release(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split(|character: char| !character.is_ascii_digit());
+    let mut number = || numbers.next()?.parse().ok();
+    number().zip(number())
+}
+
+/// Whether pages of `len` bytes from `offset` are in the page cache, or were evicted from there a short time ago. Does
+/// not wait for the disk, and makes the kernel read nothing. Since Linux 6.5.
 ///
 /// # Errors
-/// ENOSYS before; EPERM if the file belongs to another user, who does not let this one write to it (since Linux 6.15).
+/// ENOSYS before. On newer kernels EPERM if the file belongs to another user, who does not let this one write to it.
 pub(crate) fn is_known_to_page_cache(
     fd: BorrowedFd<'_>,
     offset: u64,
@@ -78,7 +93,7 @@ pub(crate) fn is_known_to_page_cache(
     // `struct cachestat_range`, and `struct cachestat`: pages that are cached, dirty, under writeback, evicted, and
     // evicted recently.
     let (range, mut pages) = ([offset, len], [0_u64; 5]);
-    // By number, because C libraries have no function for it. It is the same on all processors.
+    // By number, because C libraries have no function for it. x86-64, arm64 and riscv64 have the same.
     const CACHESTAT: libc::c_long = 451;
     // SAFETY: both pointers are to as many numbers as the kernel reads and writes.
     let result = unsafe {
@@ -185,4 +200,22 @@ pub(crate) fn sched_setattr(attributes: &libc::sched_attr) -> Result<(), Errno> 
 /// The errno of the call that has just returned -1.
 pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_numbers() {
+        for (text, release) in [
+            ("6.18.44-fc-v857", Some((6, 18))),
+            ("5.10.0-30-amd64", Some((5, 10))),
+            ("10.0", Some((10, 0))),
+            ("unknown", None),
+        ] {
+            assert_eq!(parse_release(text), release, "{text}");
+        }
+        assert!(kernel_is_since((5, 6)) && !kernel_is_since((999, 0)));
+    }
 }

@@ -116,8 +116,8 @@ struct Looks {
     jobs: u32,
     /// At that look.
     wait: Duration,
-    /// Stays open: to find the file takes longer than to read it.
-    own: Option<OwnRunQueueWait>,
+    /// Stays open: to find the file takes longer than to read it. `Some(None)` where the kernel does not tell.
+    own: Option<Option<OwnRunQueueWait>>,
 }
 
 thread_local! {
@@ -137,12 +137,9 @@ impl Looks {
         if self.jobs < JOBS_PER_LOOK {
             return None;
         }
-        // Also where the kernel does not tell: else each further job would look in vain.
         self.jobs = 0;
-        if self.own.is_none() {
-            self.own = OwnRunQueueWait::open().ok();
-        }
-        let wait = self.own.as_ref()?.read().ok()?;
+        let own = || OwnRunQueueWait::open().ok();
+        let wait = self.own.get_or_insert_with(own).as_ref()?.read().ok()?;
         let before = mem::replace(&mut self.wait, wait);
         Some(wait.saturating_sub(before) / JOBS_PER_LOOK)
     }

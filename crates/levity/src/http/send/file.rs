@@ -170,7 +170,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                     (read.ready, read.chunk)
                 }
             };
-            let Some(ready) = self.for_sink(ready, disk)? else {
+            let Some(ready) = self.for_sink(ready, file, disk)? else {
                 continue;
             };
             let len = self.sendable(&ready, file) as u64;
@@ -193,15 +193,18 @@ impl<S: ResponseSink> Sender<'_, S> {
     fn for_sink(
         &self,
         ready: Ready,
+        file: &FileBody,
         disk: &mut DiskClient<'_>,
     ) -> Result<Option<Ready>, SendError> {
+        // Of bytes in a pipe that have left nothing remains to compare with what follows them.
+        let is_all = ready.len() as u64 >= file.remaining;
         match ready {
             Ready::PageCache { .. } if self.sink.socket().is_none() => {
                 // To copy them here would wait for the disk if they have been evicted.
                 disk.read_into_memory();
                 Ok(None)
             }
-            Ready::Piped(_) if !self.has_tcp_socket() => {
+            Ready::Piped(_) if !is_all || !self.has_tcp_socket() => {
                 let bytes = ready.into_bytes(disk.core().disk.budget());
                 bytes
                     .map(|bytes| Some(Ready::Bytes(bytes)))
