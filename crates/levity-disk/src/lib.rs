@@ -25,6 +25,7 @@ mod files;
 mod job;
 pub mod memory;
 mod name_services;
+mod permits;
 mod pipe;
 mod piped;
 mod scheduler;

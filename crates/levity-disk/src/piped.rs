@@ -6,14 +6,13 @@
 //! into the pipe.
 
 use std::io;
-use std::mem;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_queue::SegQueue;
 use rustix::io::Errno;
 
 use crate::memory::{ALIGNMENT, Buffer, Reservation, span};
+use crate::permits::{Permit, Permits};
 use crate::pipe::Pipe;
 use crate::syscall;
 
@@ -24,18 +23,15 @@ pub(crate) const BYTES_MIN: usize = 64 * 1024 + 1;
 /// The number of pipes in the process, unless [`set_file_pipes_max`] sets another one.
 const PIPES_MAX_DEFAULT: usize = 256;
 
-static PIPES_MAX: AtomicUsize = AtomicUsize::new(PIPES_MAX_DEFAULT);
+static PIPES: Permits = Permits::new(PIPES_MAX_DEFAULT);
 
 /// Empty pipes.
-static IDLE: SegQueue<Pipe> = SegQueue::new();
-
-/// Pipes that exist.
-static PIPES: AtomicUsize = AtomicUsize::new(0);
+static IDLE: SegQueue<(Pipe, Permit)> = SegQueue::new();
 
 /// Bounds the number of pipes with bytes of files in this process. Each has two descriptors and 128 KiB. What is read
 /// while all are in use goes to memory.
 pub fn set_file_pipes_max(pipes: usize) {
-    PIPES_MAX.store(pipes, Ordering::Relaxed);
+    PIPES.set_max(pipes);
 }
 
 /// Bytes of a file in a pipe.
@@ -52,7 +48,7 @@ pub(crate) struct EmptyPipe(PooledPipe);
 
 /// One of the pipes of the process. Goes back to the others when it is dropped, if it is empty.
 #[derive(Debug)]
-struct PooledPipe(Option<Pipe>);
+struct PooledPipe(Option<(Pipe, Permit)>);
 
 impl EmptyPipe {
     /// A pipe for `len` bytes. `None` if a pipe is no use for so many, if all are in use, and if this user may have
@@ -160,35 +156,23 @@ impl PooledPipe {
         if let Some(idle) = IDLE.pop() {
             return Some(PooledPipe(Some(idle)));
         }
-        let pipes_max = PIPES_MAX.load(Ordering::Relaxed);
-        let one_more = |pipes: usize| (pipes < pipes_max).then_some(pipes + 1);
-        PIPES
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .ok()?;
+        let permit = PIPES.take()?;
         let pipe = Pipe::new(BYTES_MAX).ok();
         // Descriptors are exhausted, or this user has as many pages in pipes as it may have.
-        let pipe = pipe.filter(|pipe| pipe.capacity() >= BYTES_MAX);
-        if pipe.is_none() {
-            PIPES.fetch_sub(1, Ordering::Relaxed);
-        }
-        pipe.map(|pipe| PooledPipe(Some(pipe)))
+        let pipe = pipe.filter(|pipe| pipe.capacity() >= BYTES_MAX)?;
+        Some(PooledPipe(Some((pipe, permit))))
     }
 
     fn get(&mut self) -> &mut Pipe {
-        self.0.as_mut().expect("taken by the drop only")
+        let (pipe, _) = self.0.as_mut().expect("taken by the drop only");
+        pipe
     }
 }
 
 impl Drop for PooledPipe {
     fn drop(&mut self) {
-        match mem::take(&mut self.0) {
-            Some(pipe) if pipe.is_empty() => IDLE.push(pipe),
-            Some(full) => {
-                drop(full);
-                PIPES.fetch_sub(1, Ordering::Relaxed);
-            }
-            None => {}
-        }
+        let emptied = self.0.take().filter(|(pipe, _)| pipe.is_empty());
+        emptied.into_iter().for_each(|pipe| IDLE.push(pipe));
     }
 }
 

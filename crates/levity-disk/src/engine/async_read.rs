@@ -200,8 +200,7 @@ impl AsyncRead {
 
     /// Continues through the page cache, because the kernel refused to read past it.
     fn direct_refused(&mut self) {
-        self.file.get().direct_refused();
-        self.ticket.direct_refused();
+        self.ticket.direct_refused(self.file.get());
         self.filled = None;
     }
 
@@ -234,9 +233,10 @@ impl AsyncRead {
             ticket,
             ..
         } = self;
+        let ready = Ready::Bytes(buffer);
         ticket.finish(result.and_then(|()| match file {
-            Target::Shared(file) => blocking::read(&file, buffer, offset).map(Done::Read),
-            Target::Opening(opening) => opening.read(Ready::Bytes(buffer), offset).map(Done::Open),
+            Target::Shared(file) => blocking::read(&file, ready, offset).map(Done::Read),
+            Target::Opening(opening) => opening.read(ready, offset).map(Done::Open),
         }));
     }
 }

@@ -13,13 +13,12 @@ use crate::files::{
 use crate::job::Ready;
 use crate::job::op::{Appended, Create, Done, First, Lookup, Op, Open, Opened, Read};
 use crate::memory::Buffer;
-use crate::piped::{EmptyPipe, Piped};
+use crate::piped::EmptyPipe;
 
 /// Where the bytes of a read are.
 pub(super) enum ReadBytes {
-    InMemory(Buffer),
-    /// Only for an open.
-    Piped(Piped),
+    /// They have been read.
+    Ready(Ready),
     /// This number of bytes is to be sent from the page cache.
     InPageCache(usize),
 }
@@ -42,18 +41,12 @@ pub(super) fn perform_with(
                 return Ok(Done::Open(opening.unread()));
             };
             match read_bytes(opening.chosen(), offset, len, ticket)? {
-                ReadBytes::InMemory(buffer) => {
-                    opening.read(Ready::Bytes(buffer), offset).map(Done::Open)
-                }
-                ReadBytes::Piped(piped) => {
-                    opening.read(Ready::Piped(piped), offset).map(Done::Open)
-                }
+                ReadBytes::Ready(ready) => opening.read(ready, offset).map(Done::Open),
                 ReadBytes::InPageCache(len) => Ok(Done::Open(opening.cached(offset, len))),
             }
         }
         Op::Read(Read { file, offset, len }) => match read_bytes(&file, offset, len, ticket)? {
-            ReadBytes::InMemory(buffer) => read(&file, buffer, offset).map(Done::Read),
-            ReadBytes::Piped(_) => unreachable!("only the file of an open is new"),
+            ReadBytes::Ready(ready) => read(&file, ready, offset).map(Done::Read),
             ReadBytes::InPageCache(len) => {
                 let now = file.refresh()?;
                 let held = usize::try_from(now.size.saturating_sub(offset)).unwrap_or(len);
@@ -229,11 +222,12 @@ fn variant(
     Ok(variant)
 }
 
-/// The outcome of a read into `buffer` from `offset`.
-pub(super) fn read(file: &OpenFile, mut buffer: Buffer, offset: u64) -> io::Result<(Ready, Meta)> {
+/// The outcome of a read of `ready` from `offset`.
+pub(super) fn read(file: &OpenFile, mut ready: Ready, offset: u64) -> io::Result<(Ready, Meta)> {
     file.was_read();
-    let now = read::cut_at_end(file, &mut buffer, offset)?;
-    Ok((Ready::Bytes(buffer), now))
+    let now = file.refresh()?;
+    ready.truncate(read::held(offset, &file.meta, &now));
+    Ok((ready, now))
 }
 
 /// Reads `len` bytes from `offset` into memory, through the page cache or past it.
@@ -258,7 +252,7 @@ pub(super) fn read_through(
 ) -> io::Result<ReadBytes> {
     let mut buffer = Buffer::new(ticket.take_memory(), len);
     read::fill(file, &mut buffer, offset)?;
-    Ok(ReadBytes::InMemory(buffer))
+    Ok(ReadBytes::Ready(Ready::Bytes(buffer)))
 }
 
 /// Reads past the page cache, if that is decided and the file allows it. Call it once.
@@ -298,7 +292,7 @@ fn read_new_directly(
         match file.with_own_direct_fd(|fd| pipe.fill(fd, len)) {
             Ok(()) => {
                 let piped = pipe.into_piped(len, ticket.take_memory());
-                return Ok(ReadBytes::Piped(piped));
+                return Ok(ReadBytes::Ready(Ready::Piped(piped)));
             }
             Err(Errno::IO) => return Err(Errno::IO.into()),
             // A sandbox refuses the call, the kernel has no pages for it, or the file system does not know it. The read
@@ -322,15 +316,9 @@ fn complete(
 ) -> io::Result<ReadBytes> {
     match filled {
         Ok(()) => {}
-        Err(Errno::INVAL) => refused(file, ticket),
+        Err(Errno::INVAL) => ticket.direct_refused(file),
         Err(errno) => return Err(errno.into()),
     }
     read::fill(file, &mut buffer, offset)?;
-    Ok(ReadBytes::InMemory(buffer))
-}
-
-/// Notes that the kernel does not read `file` past the page cache.
-fn refused(file: &OpenFile, ticket: &mut Ticket) {
-    file.direct_refused();
-    ticket.direct_refused();
+    Ok(ReadBytes::Ready(Ready::Bytes(buffer)))
 }

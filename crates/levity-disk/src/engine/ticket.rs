@@ -150,8 +150,9 @@ impl Ticket {
         fd
     }
 
-    /// Records that the kernel refused to read past the page cache: the read goes through it.
-    pub(crate) fn direct_refused(&mut self) {
+    /// Records that the kernel refused to read `file` past the page cache: this read and further ones go through it.
+    pub(crate) fn direct_refused(&mut self, file: &OpenFile) {
+        file.direct_refused();
         self.is_direct = false;
     }
 

@@ -5,42 +5,23 @@
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{CWD, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::closer::DeferredFd;
+use crate::permits::{Permit, Permits};
 use crate::syscall;
 
 /// Bound on these descriptors in the process, unless [`set_direct_files_max`] sets another one.
 const FILES_MAX_DEFAULT: usize = 1024;
 
-static FILES_MAX: AtomicUsize = AtomicUsize::new(FILES_MAX_DEFAULT);
-static FILES: AtomicUsize = AtomicUsize::new(0);
+static FILES: Permits = Permits::new(FILES_MAX_DEFAULT);
 
 /// Bounds the number of descriptors that this process opens for reads past the page cache. Further files are
 /// read through the page cache.
 pub fn set_direct_files_max(files: usize) {
-    FILES_MAX.store(files, Ordering::Relaxed);
-}
-
-/// One of the permitted descriptors.
-#[derive(Debug)]
-struct Permit;
-
-impl Permit {
-    fn take() -> Option<Permit> {
-        let before = FILES.fetch_add(1, Ordering::Relaxed);
-        let permit = Permit;
-        (before < FILES_MAX.load(Ordering::Relaxed)).then_some(permit)
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        FILES.fetch_sub(1, Ordering::Relaxed);
-    }
+    FILES.set_max(files);
 }
 
 /// A file that is open for reading with `O_DIRECT`. Closed by the closing threads, like any file.
@@ -54,7 +35,7 @@ impl DirectFile {
     /// Opens the file of `fd`, on `device`, again. Does not wait for the disk. `None` if the bound is reached,
     /// or if the open fails: the file system does not support `O_DIRECT`, or `/proc` is not mounted.
     pub(crate) fn open(fd: BorrowedFd<'_>, device: u64) -> Option<DirectFile> {
-        let permit = Permit::take()?;
+        let permit = FILES.take()?;
         let fd = reopen(fd, OFlags::NOATIME).or_else(|_| reopen(fd, OFlags::empty()));
         Some(DirectFile {
             fd: DeferredFd::new(fd.ok()?, device),

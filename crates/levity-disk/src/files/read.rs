@@ -53,13 +53,6 @@ pub(crate) fn fill(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Res
     Ok(())
 }
 
-/// Cuts the bytes read from `offset` at the present size of the file. Returns its present metadata.
-pub(crate) fn cut_at_end(file: &OpenFile, buffer: &mut Buffer, offset: u64) -> io::Result<Meta> {
-    let now = file.refresh()?;
-    buffer.truncate(held(offset, &file.meta, &now));
-    Ok(now)
-}
-
 /// The number of bytes from `offset` that the file has by its size in `now`: what was read beyond is to be cut. The
 /// kernel lowers the size of a truncated file first and then clears the rest of the last page, which others may be
 /// reading: zeroes that were not in the file are beyond the size that `fstat` reports after the read.

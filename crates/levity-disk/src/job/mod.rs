@@ -93,7 +93,7 @@ pub struct EngineId(pub(crate) u8);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direct {
     /// Large files that only one stream has asked for, so that a single pass over a file evicts nothing
-    /// that others keep asking for.
+    /// that others keep asking for; and while memory is short, the first read of any file.
     #[default]
     Auto,
     /// Every read of a regular file that an engine makes.

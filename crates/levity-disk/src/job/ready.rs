@@ -93,7 +93,7 @@ impl Ready {
         };
         let mut buffer = budget.buffer(len).ok_or(io::ErrorKind::OutOfMemory)?;
         read::fill(&file, &mut buffer, offset)?;
-        read::cut_at_end(&file, &mut buffer, offset)?;
+        buffer.truncate(read::held(offset, &file.meta, &file.refresh()?));
         if buffer.len() < len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -214,10 +214,6 @@ impl Scheduler {
             let watches = self.submissions.watches(|| self.lock().needs_checks());
             let event = self.submissions.next(watches.then_some(interval));
             self.cpu_quota.look();
-            if !watches {
-                // It may have slept for hours.
-                self.direct.refresh();
-            }
             match event {
                 SchedulerEvent::Submitted => self.take_in(),
                 SchedulerEvent::MemoryFreed => self.pump(None),

@@ -15,7 +15,7 @@ use rustix::thread::futex::{self, Flags, Timespec};
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
     /// Threads that sleep, or are about to, and that nobody has woken.
-    asleep: AtomicUsize,
+    asleep: AtomicU32,
     /// Threads that were woken and have not looked for work yet.
     on_their_way: AtomicUsize,
     /// Wake-ups that no thread has taken yet: the word that the kernel compares.
@@ -85,20 +85,19 @@ impl Sleepers {
 
     /// Takes one thread from those that sleep: which one does not matter, as each gets a wake-up or withdraws.
     fn take_one(&self) -> bool {
-        let one_less = |asleep: usize| asleep.checked_sub(1);
-        let taken = self
-            .asleep
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
-        taken.is_ok()
+        take_from(&self.asleep)
     }
 
     fn take_wake_up(&self) -> bool {
-        let one_less = |wake_ups: u32| wake_ups.checked_sub(1);
-        let taken = self
-            .wake_ups
-            .fetch_update(Ordering::Acquire, Ordering::Relaxed, one_less);
-        taken.is_ok()
+        take_from(&self.wake_ups)
     }
+}
+
+/// Lowers a counter by one. False if it is zero.
+fn take_from(counter: &AtomicU32) -> bool {
+    let one_less = |count: u32| count.checked_sub(1);
+    let taken = counter.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_less);
+    taken.is_ok()
 }
 
 #[cfg(test)]

