@@ -320,7 +320,7 @@ fn caption(run: &Run) -> String {
          time of the server beside compression less that alone, over the machine's idle time while the hot file is served \
          alone, in the open loop (and in the closed one, where little is idle). Text MB: complete files. At its \
          level: share of the responses that were not compressed less, or not at all, because of the load. Stall, hog and preempted: longest bucket of \
-         Levity's loop; below 1 ms, or 5 ms for hog, it shows 0. Bars: no stall of 1 ms, {KEPT_MIN} of the requests/s kept, \
+         Levity's loop; below 1 ms it shows 0. Bars: no stall of 1 ms, {KEPT_MIN} of the requests/s kept, \
          {SHARE_MIN} of the idle time used. One worker each, placed by the scheduler; median of {passes} interleaved passes \
          of {seconds} s (lowest to highest). Caddy of Debian cannot choose the level of zstd.",
         rate = run.rate,

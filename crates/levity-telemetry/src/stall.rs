@@ -6,7 +6,8 @@
 //! - it slept (a voluntary context switch): the time without the processor is a *stall*, except for the part in which it
 //!   was ready to run again and waited in the run queue;
 //! - others had the processor, in that part or without any sleep: it was *preempted*;
-//! - more than 5 ms of processor time in one poll: it *hogged* the loop.
+//! - 1 ms of processor time or more in one poll: it *hogged* the loop. Tasks that may compute for long ask
+//!   [`should_yield`], and end their poll in time.
 //!
 //! Asking the kernel takes two system calls, so it is done before the first poll of a turn of the loop
 //! ([`Watch::turn_begins`]), at most once per 0.1 ms, and after each long poll, never per poll. The price is that
@@ -31,10 +32,10 @@ use strum::VariantArray as _;
 use crate::cells::{Counter, Histogram};
 use crate::step::Step;
 
-/// A shorter poll is not looked at, and a shorter stall is not recorded.
+/// A shorter poll is not looked at, and shorter parts of one are not recorded.
 const POLL_MIN: Duration = Duration::from_millis(1);
-/// More processor time than this in one poll is a hog.
-const HOG_MIN: Duration = Duration::from_millis(5);
+/// A poll of this time should end as soon as it can. What it is at then may take as long again before a poll is a hog.
+const POLL_TIME: Duration = Duration::from_micros(500);
 /// A run queue wait that was read as long ago is read again where a turn begins. A longer interval would hide stalls: a wait
 /// before the poll is taken for one within it.
 const RUN_QUEUE_AGE_MAX: Duration = POLL_MIN;
@@ -141,7 +142,7 @@ pub struct PollStats {
     /// Time slept within polls.
     pub stall: Histogram,
     stall_max_ns: Counter,
-    /// Processor time of polls that took more than 5 ms of it.
+    /// Processor time of polls that took 1 ms of it or more.
     pub hog: Histogram,
     /// Time within polls in which other threads had the processor.
     pub preempted: Histogram,
@@ -303,7 +304,7 @@ impl Verdict {
         if self.preempted >= POLL_MIN {
             polls.preempted.observe(self.preempted);
         }
-        if self.cpu > HOG_MIN {
+        if self.cpu >= POLL_MIN {
             polls.hog.observe(self.cpu);
         }
     }
@@ -319,6 +320,13 @@ pub fn poll_start() -> Instant {
     WATCH
         .with(|watch| watch.get().and_then(|watch| watch.began.get()))
         .unwrap_or_else(Instant::now)
+}
+
+/// Whether the poll that runs has taken so long at `now` that it should end, so that the other tasks of the loop get
+/// their turn. Never so outside of a timed poll.
+pub fn should_yield(now: Instant) -> bool {
+    let began = WATCH.with(|watch| watch.get().and_then(|watch| watch.began.get()));
+    began.is_some_and(|began| now.saturating_duration_since(began) >= POLL_TIME)
 }
 
 /// Whether the caller is to time each of its steps: the first to ask since the loop waited for events, or for 50 ms if
@@ -732,6 +740,17 @@ mod tests {
             }
         });
         assert_eq!(counted(&polls), Counted { stalls: 3, hogs: 3 });
+    }
+
+    #[test]
+    fn a_poll_should_end_after_half_a_millisecond() {
+        Watch::install(Arc::new(PollStats::new(0)));
+        let at = |began: Instant| [499, 500].map(|us| began + Duration::from_micros(us));
+        let polling = async { at(poll_start()).map(should_yield) };
+        let mut task = Box::pin(Watched::new(1, polling));
+        let cx = &mut Context::from_waker(std::task::Waker::noop());
+        assert_eq!(task.as_mut().poll(cx), Poll::Ready([false, true]));
+        assert_eq!(at(Instant::now()).map(should_yield), [false; 2], "no poll");
     }
 
     #[test]

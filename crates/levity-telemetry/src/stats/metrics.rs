@@ -385,7 +385,7 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// As levity_loop_stall_seconds.
     Gauge("levity_loop_stall_max_seconds", "seconds", WorkerTime(|worker| worker.polls.stall_max()));
-    /// Processor time of one poll of one task; only polls that used more than 5 ms are recorded.
+    /// Processor time of one poll of one task; only polls that used 1 ms or more are recorded.
     ///
     /// One task keeps every other connection of its worker waiting. Standard error names the step; large listings are
     /// the first suspect.

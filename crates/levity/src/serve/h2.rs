@@ -4,7 +4,7 @@
 //! exchange that has to wait is kept, and polled when it is woken.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
@@ -17,6 +17,7 @@ use levity_telemetry::stats::Http2Failure;
 use levity_telemetry::step::Step;
 use levity_wire::http1::{self, Reject};
 use levity_wire::http2::{ErrorCode, Event, Failure, StreamId};
+use tokio::task;
 
 use super::ended;
 use crate::exchange;
@@ -32,8 +33,8 @@ use crate::loop_core::LoopCore;
 use crate::message::request::Request;
 use crate::worker::Worker;
 
-/// The maximum number of requests that begin in a poll. They take about half a millisecond.
-const REQUESTS_PER_POLL_MAX: usize = 32;
+/// The maximum number of header sections, and of frames that wake all streams, that are read in a poll.
+const SECTIONS_PER_POLL_MAX: usize = 32;
 
 /// A response that has ended, or outlives its exchange.
 struct Answered {
@@ -70,6 +71,23 @@ impl Future for Outliving {
     }
 }
 
+/// A future that is polled only while the poll of its connection is not too long.
+struct InTurn<F>(F);
+
+impl<F: Future + Unpin> Future for InTurn<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        if stall::should_yield(Instant::now()) {
+            // It is woken after the poll of the connection. Woken at once, it would be queued behind those that were
+            // polled and woke themselves, and could be refused forever.
+            let _ = pin!(task::yield_now()).poll(context);
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
 /// A connection with its exchanges.
 struct Serving<'w, F, B> {
     worker: &'w Worker,
@@ -77,8 +95,12 @@ struct Serving<'w, F, B> {
     streams: Streams,
     /// Makes the future of an exchange.
     begin: B,
-    running: FuturesUnordered<F>,
-    outliving: FuturesUnordered<Outliving>,
+    running: FuturesUnordered<InTurn<F>>,
+    outliving: FuturesUnordered<InTurn<Outliving>>,
+    /// What counts to [`SECTIONS_PER_POLL_MAX`] in this poll.
+    sections: usize,
+    /// What was read in this poll has taken too long.
+    is_late: bool,
 }
 
 /// Serves a connection whose client has begun with HTTP/2.
@@ -100,6 +122,8 @@ async fn serve(worker: &Rc<Worker>, conn: Rc<Conn>) -> End {
         begin: |begun| core.exchange_memory.pin(|| answer(worker, begun)),
         running: FuturesUnordered::new(),
         outliving: FuturesUnordered::new(),
+        sections: 0,
+        is_late: false,
     };
     let end = poll_fn(|context| serving.poll(context)).await;
     serving.streams.lose();
@@ -124,6 +148,7 @@ where
 {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         self.conn.begin_poll(context);
+        (self.sections, self.is_late) = (0, false);
         let end = self.poll_until_idle(context);
         self.conn.end_poll();
         Step::Idle.enter();
@@ -131,12 +156,11 @@ where
     }
 
     fn poll_until_idle(&mut self, context: &mut Context<'_>) -> Poll<End> {
-        let mut requests = 0;
         loop {
             // Before the exchanges are polled: they could always use up the room for replies.
             let could_read = self.conn.may_read();
             let input = match could_read {
-                true => self.poll_input(context, &mut requests),
+                true => self.poll_input(context),
                 false => Poll::Pending,
             };
             let mut has_progress = self.poll_exchanges(context);
@@ -152,7 +176,7 @@ where
             match input {
                 Poll::Ready(Some(end)) => return Poll::Ready(end),
                 _ if is_over || self.conn.is_done() => return Poll::Ready(End::Complete),
-                _ if requests >= REQUESTS_PER_POLL_MAX || self.conn.has_had_turn() => {
+                _ if self.has_read_enough() || self.conn.has_had_turn() => {
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
@@ -183,7 +207,7 @@ where
     }
 
     /// Reads from the client and handles its frames. Returns how the connection ends, if it does.
-    fn poll_input(&mut self, context: &mut Context<'_>, requests: &mut usize) -> Poll<Option<End>> {
+    fn poll_input(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
         let core = self.conn.core().clone();
         let mut buffer = core.frames_in.borrow_mut();
         let mut input = match ready!(self.conn.poll_read(context, &mut buffer)) {
@@ -194,7 +218,7 @@ where
             Ok(count) => &buffer[..count],
         };
         let mut has_ended = false;
-        while *requests < REQUESTS_PER_POLL_MAX {
+        while !self.has_read_enough() {
             Step::Parse.enter();
             let event = self.conn.next(&mut input);
             // These have a header section, or wake all streams that wait. Other events take no time.
@@ -206,7 +230,7 @@ where
                 | Event::Window { stream: None },
             )) = event
             {
-                *requests += 1;
+                self.sections += 1;
             }
             match event {
                 Ok(Some(event @ Event::Request { stream, .. })) => {
@@ -240,6 +264,11 @@ where
         Poll::Ready(None)
     }
 
+    /// Whether this poll is to read no more from the client.
+    fn has_read_enough(&self) -> bool {
+        self.sections >= SECTIONS_PER_POLL_MAX || self.is_late
+    }
+
     /// Begins the exchange of a request, and ends it if it need not wait.
     fn request(&mut self, core: &LoopCore, event: &Event<'_>) {
         self.streams.follow_window();
@@ -247,10 +276,18 @@ where
         let begun = self.streams.begin(event, parsed);
         let mut exchange = (self.begin)(begun);
         // There is no task to wake yet: an exchange that waits is polled again.
-        match Pin::new(&mut exchange).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answered) => self.answered(answered),
-            Poll::Pending => self.running.push(exchange),
-        }
+        let now = match Pin::new(&mut exchange).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answered) => {
+                let ended = answered.ended;
+                self.answered(answered);
+                ended
+            }
+            Poll::Pending => {
+                self.running.push(InTurn(exchange));
+                Instant::now()
+            }
+        };
+        self.is_late |= stall::should_yield(now);
     }
 
     /// Counts and logs a malformed request like one of HTTP/1, which would get a response.
@@ -274,7 +311,7 @@ where
             }
             None => return self.streams.end(stream, answered.ended),
         };
-        self.outliving.push(Outliving { stream, rest });
+        self.outliving.push(InTurn(Outliving { stream, rest }));
     }
 
     /// Polls the remaining exchanges after the end of the connection.

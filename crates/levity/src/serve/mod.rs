@@ -4,12 +4,12 @@
 //! The loop of a connection over HTTP/2 (`h2.rs`) is one task. It reads, polls the exchange of each
 //! request once as soon as it is parsed, and writes the output when the input is used up. It reads
 //! before it polls exchanges: a large response would otherwise always use up the room for replies,
-//! and keep what the client says unread. A poll ends after 32 header sections or 256 KiB. An
-//! exchange that need not wait is over by then and never was a task; one that waits goes to
-//! `FuturesUnordered`, which polls it when it is woken. What an idle connection does not need is
-//! given back once per round of a poll, not after each request, and a stream that has ended is used
-//! for the next request that has arrived with it. A response that outlives its exchange, such as
-//! that of a mailbox, becomes a small future.
+//! and keep what the client says unread. A poll ends after 32 header sections, 256 KiB or half a
+//! millisecond. An exchange that need not wait is over by then and never was a task; one that waits
+//! goes to `FuturesUnordered`, which polls it when it is woken. What an idle connection does not
+//! need is given back once per round of a poll, not after each request, and a stream that has ended
+//! is used for the next request that has arrived with it. A response that outlives its exchange,
+//! such as that of a mailbox, becomes a small future.
 //!
 //! The end: GOAWAY without a last stream and a PING; its answer shows that the client knows, and
 //! only then the last stream is named (RFC 9113, 6.8). So a drain loses no request that is on its
@@ -23,8 +23,9 @@ mod h2;
 use std::rc::Rc;
 use std::time::Instant;
 
-use levity_net::{Peer, Transport};
+use levity_net::{Peer, TURN_BYTES_MAX, Transport};
 use levity_telemetry::access_log::End;
+use levity_telemetry::stall;
 use levity_telemetry::step::Step;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -42,7 +43,7 @@ use crate::tls::arriving::{Arriving, Failed};
 use crate::worker::Worker;
 
 /// The cost of a request, in bytes, in addition to those of its response, when connections take turns: a client
-/// that pipelines small requests yields after about thirty of them.
+/// that pipelines small requests yields after about thirty of them, or sooner if they take long.
 const REQUEST_BYTES: usize = 8 * 1024;
 
 /// Serves the connection of `worker` until either side ends it.
@@ -108,10 +109,14 @@ async fn requests(worker: Rc<Worker>, mut conn: Rc<Conn>, begins: Begins) {
             exchanged.end = parked.run(&*conn).await;
             exchanged.ended = Instant::now();
         }
+        let cost = match stall::should_yield(exchanged.ended) {
+            true => TURN_BYTES_MAX,
+            false => REQUEST_BYTES,
+        };
         if let Some(end) = after_exchange(&conn, exchanged).await {
             break end;
         }
-        conn.turn().spend(REQUEST_BYTES).await;
+        conn.turn().spend(cost).await;
         Step::Idle.enter();
     };
     ended(&conn.core, &conn.peer, conn.handshake_error(), end);

@@ -124,6 +124,8 @@ mod tls_staple;
 #[cfg(feature = "tls")]
 mod tls_unusual;
 mod try_steps;
+#[cfg(all(feature = "http2", feature = "tls"))]
+mod turns;
 #[cfg(feature = "upload")]
 mod uploads;
 #[cfg(feature = "compress")]

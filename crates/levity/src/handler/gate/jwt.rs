@@ -1,24 +1,29 @@
-//! The gate that asks for a JSON Web Token (RFC 7519, RFC 6750). A signature is verified in a tenth of a millisecond, so the
-//! event loop does it.
+//! The gate that asks for a JSON Web Token (RFC 7519, RFC 6750). The event loop verifies codes of HS256. A signature of a
+//! private key takes a tenth of a millisecond with each key that is tried, so the pool of threads verifies it.
 
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use levity_compute::Class;
 use levity_config::Jwt;
 use levity_telemetry::stats::GateKind;
 use levity_wire::jwt::{self, Claims, Key, Material, Token};
 use sha2::Sha256;
 
-use super::super::chain::{Decision, Gate};
+use super::super::chain::{Asked, Decision, Gate, Waiting, Waits};
 use super::super::{Handling, Outcome};
 use crate::http::error::error;
 use crate::http::response::Response;
+use crate::loop_core::compute::Panicked;
 use crate::message::client::Client;
 use crate::message::request::Request;
 use crate::tls::signature;
 
 /// The maximum number of keys that are tried for a token that names none.
 const TRIES_MAX: usize = 4;
+
+/// The estimated processor time with one public key.
+const TRY_TIME: Duration = Duration::from_micros(100);
 
 /// The difference of clocks that is tolerated, in seconds.
 const LEEWAY_S: f64 = 30.0;
@@ -31,24 +36,49 @@ impl Gate for Jwt {
             cx.explain_refusal("the request has no token");
             return challenge(self, "").into();
         };
-        match accepted(given, self, cx.now_s()) {
-            Some(claims) => {
-                let user = claims.subject.unwrap_or_default().into_bytes();
-                cx.identity.set_user(user, self.user_header.as_ref());
-                cx.identity.claims = Some(Box::new(claims.all));
-                Decision::Now(Outcome::Next)
-            }
-            None => {
-                cx.explain_refusal(
-                    "the token has no valid signature, or is not for this gate and time",
-                );
-                challenge(self, ", error=\"invalid_token\"").into()
-            }
+        match has_public(&self.keys) {
+            false => Decision::Now(cx.verified(verified(given, &self.keys), self)),
+            true => Decision::Wait(self),
         }
     }
 
     fn name(&self, _: &Client) -> String {
         "`jwt`".to_owned()
+    }
+}
+
+impl Waits for Jwt {
+    fn wait<'x, 's>(&'s self, cx: &'x mut Handling<'s>, asked: Asked<'x, 's>) -> Waiting<'x, 's> {
+        Box::pin(cx.verify_token(asked.request, self))
+    }
+}
+
+impl<'a> Handling<'a> {
+    /// Has the token of the request verified by the pool.
+    async fn verify_token(&mut self, request: &Request, gate: &'a Jwt) -> Outcome<'a> {
+        let token = find(request, gate).expect("a request without a token is refused at once");
+        let (token, keys) = (token.to_vec(), gate.keys.clone());
+        let cost = TRY_TIME * keys.len().min(TRIES_MAX) as u32;
+        let work = move || verified(&token, &keys);
+        let (compute, stream) = (&self.worker.core.compute, self.disk.connection());
+        match compute.run(Class::Response, stream, cost, work).await {
+            Ok(computed) => self.verified(computed.value, gate),
+            Err(Panicked) => Outcome::Response(error(500, "")),
+        }
+    }
+
+    /// Lets the request through if it has a token with a valid signature, with these claims, and the gate accepts them.
+    fn verified(&mut self, claims: Option<Claims>, gate: &'a Jwt) -> Outcome<'a> {
+        let now_s = self.now_s();
+        let Some(claims) = claims.filter(|claims| holds(claims, gate, now_s)) else {
+            let reason = "the token has no valid signature, or is not for this gate and time";
+            self.explain_refusal(reason);
+            return Outcome::Response(challenge(gate, ", error=\"invalid_token\""));
+        };
+        let user = claims.subject.unwrap_or_default().into_bytes();
+        self.identity.set_user(user, gate.user_header.as_ref());
+        self.identity.claims = Some(Box::new(claims.all));
+        Outcome::Next
     }
 }
 
@@ -92,15 +122,17 @@ fn value<'p>(pair: &'p [u8], name: &str) -> Option<&'p [u8]> {
     pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
 }
 
-/// The claims of a token that the gate accepts at `now_s`, in seconds since 1970.
-fn accepted(given: &[u8], gate: &Jwt, now_s: f64) -> Option<Claims> {
+/// Whether one of `keys` takes long to verify with.
+fn has_public(keys: &[Key]) -> bool {
+    let is_secret = |key: &Key| matches!(key.material, Material::Secret(_));
+    !keys.iter().all(is_secret)
+}
+
+/// The claims of a token that one of `keys` has signed.
+fn verified(given: &[u8], keys: &[Key]) -> Option<Claims> {
     let token = jwt::parse(given)?;
-    let mut keys = gate
-        .keys
-        .iter()
-        .filter(|key| key.fits(&token))
-        .take(TRIES_MAX);
-    let is_valid = keys.any(|key| has_signed(key, &token)) && holds(&token.claims, gate, now_s);
+    let mut fitting = keys.iter().filter(|key| key.fits(&token)).take(TRIES_MAX);
+    let is_valid = fitting.any(|key| has_signed(key, &token));
     is_valid.then_some(token.claims)
 }
 
@@ -172,15 +204,20 @@ mod tests {
         }
     }
 
+    fn accepted(token: &str, gate: &Jwt, now_s: f64) -> Option<Claims> {
+        let claims = verified(token.as_bytes(), &gate.keys)?;
+        holds(&claims, gate, now_s).then_some(claims)
+    }
+
     fn is_accepted(token: &str, gate: &Jwt, now_s: f64) -> bool {
-        accepted(token.as_bytes(), gate, now_s).is_some()
+        accepted(token, gate, now_s).is_some()
     }
 
     #[test]
     fn tokens_of_openssl() {
         let gate = gate(KEYS);
         for token in [RS256, EDDSA] {
-            let claims = accepted(token.as_bytes(), &gate, NOW).expect("accepted");
+            let claims = accepted(token, &gate, NOW).expect("accepted");
             assert_eq!(claims.subject.as_deref(), Some("ann"));
             let parts: Vec<&str> = token.split('.').collect();
             let other = [EDDSA, RS256][usize::from(token == EDDSA)];

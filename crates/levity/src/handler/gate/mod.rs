@@ -14,8 +14,9 @@
 //!   one that was routed, because rules for another spelling of it might be more lenient. Headers
 //!   that applications take from the decision are removed from all requests of clients to the
 //!   applications of a site, also at locations without the gate.
-//! - *Tokens and signed URLs* (`jwt.rs`, `signed_url.rs`) are checked on the loop. At most four
-//!   keys are tried for a token that names none. The key decides about the algorithm.
+//! - *Tokens and signed URLs* (`jwt.rs`, `signed_url.rs`) are checked on the loop, except for tokens
+//!   where a key is public. At most four keys are tried for a token that names none. The key decides
+//!   about the algorithm.
 //! - *Rate limits* (`rate_limits.rs`) come after `allow` and `deny`, and before all gates that
 //!   compute or ask somebody. They are no gates in the sense above: they say nothing about who may
 //!   have a file.

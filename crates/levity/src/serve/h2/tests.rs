@@ -5,21 +5,29 @@ mod bodies;
 mod mailboxes;
 mod websockets;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use ::http::{HeaderMap, Method, Request, Response};
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use futures_util::future::{join, join_all};
+use futures_util::stream::FuturesUnordered;
 use h2::client::{Builder, ResponseFuture};
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
 use levity_telemetry::access_log::End as Ended;
+use levity_telemetry::stall::{self, PollStats, Watch, Watched};
 use levity_wire::http2::{STREAMS_MAX, USUAL_WINDOW_BYTES};
+use tokio::runtime;
 use tokio::task::{self, yield_now};
 
+use super::InTurn;
 use crate::rig::http2::{Client, receive, receive_all};
 use crate::rig::{Backend, Rig};
 use crate::shares::claim::Requester;
@@ -264,6 +272,53 @@ fn a_stalled_stream_is_reset_and_its_connection_continues() {
         let mut other = get(client, "/file").await.into_body();
         assert_eq!(whole(&mut other).await, b"content");
     });
+}
+
+/// A future that takes longer than a poll should, and is ready again at once, three times.
+struct Long {
+    number: usize,
+    polled: Rc<RefCell<Vec<usize>>>,
+}
+
+impl Future for Long {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        while !stall::should_yield(Instant::now()) {}
+        let mut polled = self.polled.borrow_mut();
+        polled.push(self.number);
+        context.waker().wake_by_ref();
+        match polled.iter().filter(|&&one| one == self.number).count() {
+            3 => Poll::Ready(()),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+#[test]
+fn one_future_that_takes_long_is_polled_in_a_poll_and_all_in_turn() {
+    Watch::install(Arc::new(PollStats::new(0)));
+    let polled = Rc::new(RefCell::new(Vec::new()));
+    let long = |number| {
+        let polled = polled.clone();
+        InTurn(Long { number, polled })
+    };
+    let mut all: FuturesUnordered<_> = (0..4).map(long).collect();
+    let mut most = 0;
+    let all_polled = poll_fn(|context| {
+        let before = polled.borrow().len();
+        while let Poll::Ready(Some(())) = all.poll_next_unpin(context) {}
+        most = most.max(polled.borrow().len() - before);
+        match all.is_empty() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    });
+    let runtime = runtime::Builder::new_current_thread();
+    let runtime = { runtime }.build().expect("a runtime");
+    runtime.block_on(Watched::new(1, all_polled));
+    assert_eq!(most, 1);
+    assert_eq!(*polled.borrow(), [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3]);
 }
 
 #[test]
