@@ -20,6 +20,13 @@ const RETRY_INTERVAL: [Duration; 2] = [Duration::from_millis(1), Duration::from_
 /// thousands of waiting tasks take little of the loop's time.
 const RETRY_DIVISOR: u32 = 8;
 
+/// Texts up to this size, in bytes, are parsed on the event loop: even one of many short values takes less than half a
+/// millisecond.
+const PARSED_HERE_MAX: usize = 16 * 1024;
+
+/// The estimated processor time to parse a kibibyte.
+const PARSE_TIME: Duration = Duration::from_micros(10);
+
 /// The client number of what is only dropped, which no connection has.
 const DISCARD_STREAM: u64 = u64::MAX - 1;
 
@@ -81,6 +88,24 @@ impl Compute {
             time::sleep(retry_interval(self.pool.wait_estimate(class))).await;
         }
         result.await.map_err(|_| Panicked)
+    }
+
+    /// What `parse` makes of `text`: a short one is parsed here, a long one by the pool, for the client `stream`.
+    ///
+    /// # Errors
+    /// When `parse` panics in the pool.
+    pub async fn parse<T: Send + 'static>(
+        &self,
+        stream: u64,
+        text: Vec<u8>,
+        parse: fn(&[u8]) -> T,
+    ) -> Result<T, Panicked> {
+        if text.len() <= PARSED_HERE_MAX {
+            return Ok(parse(&text));
+        }
+        let cost = PARSE_TIME * u32::try_from(text.len() / 1024).unwrap_or(u32::MAX);
+        let parsed = self.run(Class::Response, stream, cost, move || parse(&text));
+        Ok(parsed.await?.value)
     }
 
     /// Drops `value` in the pool: to unmap megabytes takes milliseconds, and a library in C may wait for the lock of a
@@ -214,6 +239,24 @@ mod tests {
             let queued = Duration::from_millis(queued_ms);
             let interval = Duration::from_millis(interval_ms);
             assert_eq!(retry_interval(queued), interval);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_parsed_by_the_pool() {
+        let settings = Settings {
+            threads: 1,
+            queue_max: 1,
+        };
+        let compute = Compute::new(Pool::start(settings).expect("threads"));
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.build().expect("a runtime");
+        for (bytes, is_here) in [(PARSED_HERE_MAX, true), (PARSED_HERE_MAX + 1, false)] {
+            let parse = |text: &[u8]| (text.len(), thread::current().id());
+            let parsed = runtime.block_on(compute.parse(1, vec![0; bytes], parse));
+            let (found, thread) = parsed.expect("no panic");
+            let was_here = thread == thread::current().id();
+            assert_eq!((found, was_here), (bytes, is_here));
         }
     }
 

@@ -75,7 +75,7 @@ impl Handling<'_> {
         let refused = |answer: &ForMailboxes, reason| answer.refuse(502, reason);
         let (content, mut reservation) = self.content_of(set, answer).await?;
         if answer.head.is_grip_instruct() {
-            let read = Instruct::from_json(&content);
+            let read = self.parsed(content, Instruct::from_json).await?;
             let (instruct, response) = read.map_err(|reject| refused(answer, reject.reason))?;
             let _ = reservation.try_resize(response.body.len());
             let start = start_with(response.status, &response.headers);

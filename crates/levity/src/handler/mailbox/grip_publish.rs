@@ -39,7 +39,7 @@ impl Handling<'_> {
         let (content, mut memory) = self.received_below(set, bytes_max, without_body).await?;
         // The items are read beside the content, so what it has not taken is given back.
         let _ = memory.try_resize(content.len());
-        let items = items(&content).map_err(rejected)?;
+        let items = self.parsed(content, items).await?.map_err(rejected)?;
         for item in &items {
             if !has_token {
                 self.check_publisher(request, set, &item.name)?;

@@ -67,6 +67,7 @@ use super::{Handling, Outcome};
 use crate::explanation::{Explanation, Topic};
 use crate::http::error::error;
 use crate::http::response::{Body, Response};
+use crate::loop_core::compute::Panicked;
 use crate::mailboxes::set::{MailboxSet, Refusal};
 use crate::message::client::Client;
 use crate::message::request::Request;
@@ -170,6 +171,17 @@ impl<'a> Handling<'a> {
         let answer = self.worker.mailboxes.ask(owner, command);
         let answer = self.answer_of_owner(answer).await?;
         answer.map_err(|failure| refused_by_store(set, &failure))
+    }
+
+    /// What `parse` makes of `content`.
+    async fn parsed<T: Send + 'static>(
+        &self,
+        content: Vec<u8>,
+        parse: fn(&[u8]) -> T,
+    ) -> Result<T, Response> {
+        let (compute, stream) = (&self.worker.core.compute, self.disk.connection());
+        let parsed = compute.parse(stream, content, parse).await;
+        parsed.map_err(|Panicked| error(500, ""))
     }
 
     /// The box that the path names.

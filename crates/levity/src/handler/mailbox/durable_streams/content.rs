@@ -1,8 +1,5 @@
 //! Content of streams in requests and responses.
 
-use std::time::Duration;
-
-use levity_compute::Class;
 use levity_mailbox::Message;
 use levity_mailbox::stream::Messages;
 use levity_wire::durable_streams::{Form, NotJson, messages, push_body};
@@ -10,12 +7,6 @@ use levity_wire::durable_streams::{Form, NotJson, messages, push_body};
 use super::super::super::Handling;
 use crate::http::response::Body;
 use crate::respond::generated::{Generated, PIECE_BYTES};
-
-/// The maximum of JSON that an event loop reads itself: more takes longer than a millisecond.
-const JSON_ON_LOOP_BYTES_MAX: usize = 128 * 1024;
-
-/// The time to read a byte of JSON, about.
-const NS_PER_BYTE: u64 = 4;
 
 /// The maximum of a body that is made at once.
 const WHOLE_BYTES_MAX: usize = 64 * 1024;
@@ -26,21 +17,8 @@ impl Handling<'_> {
         if Form::of(essence) != Form::Json {
             return Ok(body);
         }
-        if body.len() <= JSON_ON_LOOP_BYTES_MAX {
-            return messages(&body);
-        }
-        let cost = Duration::from_nanos(body.len() as u64 * NS_PER_BYTE);
-        let stream = self.body.stream().number();
-        let read = move || messages(&body);
-        let computed = self
-            .worker
-            .core
-            .compute
-            .run(Class::Response, stream, cost, read);
-        match computed.await {
-            Ok(computed) => computed.value,
-            Err(_) => Err(NotJson("the body cannot be read".to_owned())),
-        }
+        let unread = |_| Err(NotJson("the body cannot be read".to_owned()));
+        self.parsed(body, messages).await.unwrap_or_else(unread)
     }
 }
 
