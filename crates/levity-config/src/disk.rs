@@ -1,6 +1,6 @@
 //! `[disk]`, `[site.disk]` and `[site.route.disk]`.
 
-use levity_disk::{Direct, Settings};
+use levity_disk::{Changes, Direct, Settings};
 
 use crate::keys::engine_named;
 use crate::location_options::LocationDisk;
@@ -14,6 +14,7 @@ pub(crate) fn disk(section: &Section<'_>) -> Disk {
         engine,
         chunk_bytes,
         direct,
+        changes,
     } = location_disk(section);
     let settings = Settings {
         engine: engine.unwrap_or_else(|| section.default("engine").to_owned()),
@@ -29,6 +30,7 @@ pub(crate) fn disk(section: &Section<'_>) -> Disk {
         settings,
         chunk_bytes,
         direct: direct.unwrap_or_else(|| direct_named(section.default("direct"))),
+        changes: changes.unwrap_or_else(|| changes_named(section.default("changes"))),
         cache_bytes: section.count("cache_bytes"),
         entry_ttl: section.duration("entry_ttl"),
         watch: section.word_or_default("watch"),
@@ -62,6 +64,7 @@ pub(crate) fn location_disk(section: &Section<'_>) -> LocationDisk {
         engine: section.word_or("engine", engine_named).map(str::to_owned),
         chunk_bytes: chunk_bytes(section),
         direct: section.word_or("direct", |_| None).map(direct_named),
+        changes: section.word_or("changes", |_| None).map(changes_named),
     }
 }
 
@@ -70,6 +73,14 @@ fn direct_named(word: &str) -> Direct {
         "always" => Direct::Always,
         "never" => Direct::Never,
         _ => Direct::Auto,
+    }
+}
+
+fn changes_named(word: &str) -> Changes {
+    match word {
+        "in-place" => Changes::InPlace,
+        "never" => Changes::Never,
+        _ => Changes::Renamed,
     }
 }
 

@@ -68,6 +68,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// 1MiB, and grows to 512KiB for a client that keeps up, or to 1MiB on a disk that takes 2 ms for a read.
         key("chunk", CHUNK, Some("auto"));
         DIRECT.with_default(Some("auto"));
+        CHANGES.with_default(Some("renamed"));
         /// Memory for the contents of small files that are requested often; 0 turns this cache off.
         key("cache_bytes", Kind::Size("0B", "1TiB"), Some("64MiB"));
         /// Memory for chunks between disk and client. When it is used up, new requests for files that are not in
@@ -325,6 +326,7 @@ const LOCATION_DISK: &[Key] = documented! {
     /// Bytes per read, a multiple of 4KiB, at most `disk.buffer_bytes`.
     key("chunk", CHUNK, None);
     DIRECT;
+    CHANGES;
 };
 
 /// `[site.log]` and `[site.route.log]`
@@ -419,6 +421,11 @@ documented! {
     /// the first read of any file while memory is short, so that they evict nothing. `"always"`: every read of the disk.
     /// `"never"`: none.
     const DIRECT = key("direct", Kind::Word(&["auto", "always", "never"]), None).also(&[("directio", "")]);
+    /// How files change. `"renamed"`: a new version takes the place of the old one by a rename, or is written to a file
+    /// that was emptied first; what has not changed for a minute is sent by reference to the page cache, without a copy.
+    /// `"in-place"`: programs write over bytes of files that are being requested; files are sent by copy, whose version
+    /// is checked before it leaves. Otherwise a response may have bytes of two versions. `"never"`: always by reference.
+    const CHANGES = key("changes", Kind::Word(&["renamed", "in-place", "never"]), None);
 }
 
 /// Reads the name of an engine given on the command line, in any form that `disk.engine` takes.

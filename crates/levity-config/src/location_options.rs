@@ -1,6 +1,6 @@
 //! The keys that sites and routes have in common: a route inherits those that it does not give.
 
-use levity_disk::Direct;
+use levity_disk::{Changes, Direct};
 use levity_wire::encoding::Coding;
 use strum::{EnumString, VariantNames};
 use toml::de::DeTable;
@@ -163,6 +163,8 @@ pub struct LocationDisk {
     pub chunk_bytes: Option<usize>,
     /// Whether reads go past the page cache.
     pub direct: Option<Direct>,
+    /// How files change.
+    pub changes: Option<Changes>,
 }
 
 impl LocationDisk {
@@ -171,6 +173,7 @@ impl LocationDisk {
             engine: self.engine.or_else(|| above.engine.clone()),
             chunk_bytes: self.chunk_bytes.or(above.chunk_bytes),
             direct: self.direct.or(above.direct),
+            changes: self.changes.or(above.changes),
         }
     }
 }

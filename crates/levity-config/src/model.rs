@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_disk::Direct;
+use levity_disk::{Changes, Direct};
 use strum::{EnumString, VariantNames};
 
 use crate::absent_roots::AbsentRoots;
@@ -164,6 +164,8 @@ pub struct Disk {
     pub chunk_bytes: Option<usize>,
     /// Whether reads go past the page cache.
     pub direct: Direct,
+    /// How files change.
+    pub changes: Changes,
     /// Memory for small bodies that are requested often; 0 is off.
     pub cache_bytes: usize,
     /// How long an open file and its metadata are trusted.

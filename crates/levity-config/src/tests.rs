@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use levity_disk::Direct;
+use levity_disk::{Changes, Direct};
 use levity_wire::encoding::Coding;
 use toml::de::{DeTable, DeValue};
 
@@ -347,6 +347,7 @@ stat_threads = 2
 depth = 32
 chunk = \"512KiB\"
 direct = \"always\"
+changes = \"in-place\"
 cache_bytes = 0
 buffer_bytes = \"1GiB\"
 queue = 1_000
@@ -399,7 +400,7 @@ show = [\".a\", \".b*\"]
 index = [\"a.htm\", \"b.htm\"]
 precompressed = [\"br\"]
 symlinks = \"beneath\"
-disk = { engine = \"gthread-aio\", chunk = \"1MiB\", direct = \"never\" }
+disk = { engine = \"gthread-aio\", chunk = \"1MiB\", direct = \"never\", changes = \"never\" }
 server_timing = false
 compress = true
 compress_codings = [\"br:5\"]
@@ -437,6 +438,7 @@ root = \"/srv/b\"
         },
         chunk_bytes: Some(512 << 10),
         direct: Direct::Always,
+        changes: Changes::InPlace,
         cache_bytes: 0,
         entry_ttl: Duration::ZERO,
         watch: Watch::Inotify,
@@ -510,6 +512,7 @@ root = \"/srv/b\"
                 engine: Some("threads".to_owned()),
                 chunk_bytes: Some(1 << 20),
                 direct: Some(Direct::Never),
+                changes: Some(Changes::Never),
             },
             ..LocationOptions::default()
         },
@@ -632,7 +635,7 @@ fn unknown_keys_name_the_nearest() {
             "1:1 unknown key `enigne` [did you mean `engine` of `[disk]`, `[site.disk]`, `[site.route.disk]`?]",
             "3:1 unknown key `thread` [did you mean `threads`?]",
             "4:1 unknown key `zz` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, \
-             `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`, `variants`, `variants_bytes`]",
+             `changes`, `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`, `variants`, `variants_bytes`]",
             "5:1 unknown key `workers` [`workers` is a key of `[server]`]",
             "8:7 unknown key `rout` [did you mean `route`?]",
             "9:2 unknown key `zzz` [known here: `include`, `server`, `disk`, `log`, `admin`, `limits`, `listen`, `tls`, `acme`, `site`, `upstream`, `mailbox_store`, `mailbox`]",

@@ -46,7 +46,7 @@ pub use files::{
     set_direct_files_max, set_patience, set_unclosed_max,
 };
 pub use job::{
-    Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, Opened, Operation,
+    Changes, Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, Opened, Operation,
     ReadOptions, Ready, Reply, Variants, is_dead, is_full, op,
 };
 pub use memory::{Budget, Buffer, Pages};

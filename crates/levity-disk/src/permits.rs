@@ -9,9 +9,9 @@ pub(crate) struct Permits {
     taken: AtomicUsize,
 }
 
-/// The right to have one, until it is dropped.
+/// The right to have so many, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Permit(&'static Permits);
+pub(crate) struct Permit(&'static Permits, usize);
 
 impl Permits {
     pub(crate) const fn new(max: usize) -> Permits {
@@ -26,16 +26,17 @@ impl Permits {
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// `None` if all are taken.
-    pub(crate) fn take(&'static self) -> Option<Permit> {
-        let before = self.taken.fetch_add(1, Ordering::Relaxed);
-        let permit = Permit(self);
-        (before < self.max.load(Ordering::Relaxed)).then_some(permit)
+    /// `None` if fewer than `count` are left.
+    pub(crate) fn take(&'static self, count: usize) -> Option<Permit> {
+        let before = self.taken.fetch_add(count, Ordering::Relaxed);
+        let permit = Permit(self, count);
+        (before + count <= self.max.load(Ordering::Relaxed)).then_some(permit)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        let Self(permits, count) = self;
+        permits.taken.fetch_sub(*count, Ordering::Relaxed);
     }
 }

@@ -1,9 +1,9 @@
-//! Bytes of a file in a pipe: pages that were read past the page cache, and to which nothing else refers.
+//! Bytes of a file in a pipe, from where a socket takes them without a copy. Bytes in memory are copied once more, from
+//! pages that the processor has not seen yet.
 //!
-//! A socket takes them from there without a copy, while bytes in memory are copied once more, from pages that the
-//! processor has not seen yet. Nobody writes to them any more: they stay those of the read, whatever becomes of the
-//! file. Only from Linux 6.5 on: before, a file system that reads through the page cache all the same put its pages
-//! into the pipe.
+//! Either these are pages that were read past the page cache, and to which nothing else refers. Nobody writes to them
+//! any more: they stay those of the read, whatever becomes of the file. Or they are those of the page cache: who writes
+//! over bytes of the file changes them too.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,25 +11,31 @@ use std::os::fd::BorrowedFd;
 use crossbeam_queue::SegQueue;
 use rustix::io::Errno;
 
+use crate::files::OpenFile;
 use crate::memory::{ALIGNMENT, Buffer, Reservation, span};
 use crate::permits::{Permit, Permits};
 use crate::pipe::Pipe;
 use crate::syscall;
 
-/// The number of bytes in one pipe, at most and at least. A copy of fewer costs less than the system calls.
-pub(crate) const BYTES_MAX: usize = 128 * 1024;
-pub(crate) const BYTES_MIN: usize = 64 * 1024 + 1;
+/// The sizes of pipes in bytes. The kernel bounds the memory of the pipes of a user, so that a small file should not
+/// take a large one.
+const SIZES: [usize; 4] = [SIZE, 2 * SIZE, 4 * SIZE, 8 * SIZE];
+const SIZE: usize = 128 * 1024;
+
+/// Fewer bytes are not read into a pipe: a copy of them costs less than the system calls.
+const BYTES_MIN: usize = 64 * 1024 + 1;
 
 /// The number of pipes in the process, unless [`set_file_pipes_max`] sets another one.
 const PIPES_MAX_DEFAULT: usize = 256;
 
+/// A pipe takes one for each [`SIZE`].
 static PIPES: Permits = Permits::new(PIPES_MAX_DEFAULT);
 
-/// Empty pipes.
-static IDLE: SegQueue<(Pipe, Permit)> = SegQueue::new();
+/// Empty pipes of each size.
+static IDLE: [SegQueue<(Pipe, Permit)>; SIZES.len()] = [const { SegQueue::new() }; SIZES.len()];
 
-/// Bounds the number of pipes with bytes of files in this process. Each has two descriptors and 128 KiB. What is read
-/// while all are in use goes to memory.
+/// Bounds the number of pipes with bytes of files in this process. Each has two descriptors and 128 KiB; a larger one
+/// counts as several. What is read while all are in use goes to memory.
 pub fn set_file_pipes_max(pipes: usize) {
     PIPES.set_max(pipes);
 }
@@ -43,6 +49,12 @@ pub struct Piped {
     memory: Reservation,
 }
 
+/// Whether what is [read past the page cache](EmptyPipe::fill) is not in the page cache: from Linux 6.5 on. Before, a
+/// file system that reads through the page cache all the same put its pages into the pipe.
+pub(crate) fn has_pages_of_its_own() -> bool {
+    syscall::kernel_is_since((6, 5))
+}
+
 /// A pipe to read a file into.
 pub(crate) struct EmptyPipe(PooledPipe);
 
@@ -54,12 +66,12 @@ impl EmptyPipe {
     /// A pipe for `len` bytes. `None` if a pipe is no use for so many, if all are in use, and if this user may have
     /// no more of that size.
     pub(crate) fn take(len: usize) -> Option<EmptyPipe> {
-        let is_of_use = (BYTES_MIN..=BYTES_MAX).contains(&len) && syscall::kernel_is_since((6, 5));
-        is_of_use.then(PooledPipe::take).flatten().map(EmptyPipe)
+        let size = SIZES.iter().position(|&size| len <= size);
+        let size = size.filter(|_| len >= BYTES_MIN)?;
+        PooledPipe::take(size).map(EmptyPipe)
     }
 
-    /// Reads `len` bytes from the start of a file, or fewer at its end. `fd` reads past the page cache. Waits for the
-    /// disk.
+    /// Reads `len` bytes from the start of a file, or fewer at its end. `fd` reads past the page cache. Blocks.
     ///
     /// # Errors
     /// Those of `splice`; EINVAL if the file system does not support it.
@@ -69,6 +81,23 @@ impl EmptyPipe {
         while pipe.len() < len && pipe.len().is_multiple_of(ALIGNMENT) {
             let at = pipe.len();
             match pipe.fill(fd, Some(at as u64), span(0, len - at)) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `len` bytes from the start of `file` into the page cache, or fewer at its end, and refers to its pages. Blocks.
+    ///
+    /// # Errors
+    /// Those of `splice`; EINVAL if the file system does not support it.
+    pub(crate) fn refer(&mut self, file: &OpenFile, len: usize) -> Result<(), Errno> {
+        let pipe = self.0.get();
+        while pipe.len() < len {
+            let at = pipe.len();
+            match pipe.fill(file.as_fd(), Some(at as u64), len - at) {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
@@ -151,15 +180,21 @@ impl Piped {
 }
 
 impl PooledPipe {
-    /// `None` if all are in use, or if this user may have no more of that size.
-    fn take() -> Option<PooledPipe> {
-        if let Some(idle) = IDLE.pop() {
+    /// One of the size with this number. `None` if all are in use, or if this user may have no more of that size.
+    fn take(size: usize) -> Option<PooledPipe> {
+        if let Some(idle) = IDLE[size].pop() {
             return Some(PooledPipe(Some(idle)));
         }
-        let permit = PIPES.take()?;
-        let pipe = Pipe::new(BYTES_MAX).ok();
+        let permit = loop {
+            if let Some(permit) = PIPES.take(SIZES[size] / SIZE) {
+                break permit;
+            }
+            // Those of other sizes are closed for it.
+            drop(IDLE.iter().find_map(SegQueue::pop)?);
+        };
+        let pipe = Pipe::new(SIZES[size]).ok();
         // Descriptors are exhausted, or this user has as many pages in pipes as it may have.
-        let pipe = pipe.filter(|pipe| pipe.capacity() >= BYTES_MAX)?;
+        let pipe = pipe.filter(|pipe| pipe.capacity() >= SIZES[size])?;
         Some(PooledPipe(Some((pipe, permit))))
     }
 
@@ -172,7 +207,11 @@ impl PooledPipe {
 impl Drop for PooledPipe {
     fn drop(&mut self) {
         let emptied = self.0.take().filter(|(pipe, _)| pipe.is_empty());
-        emptied.into_iter().for_each(|pipe| IDLE.push(pipe));
+        if let Some((pipe, permit)) = emptied
+            && let Some(size) = SIZES.iter().position(|&size| pipe.capacity() <= size)
+        {
+            IDLE[size].push((pipe, permit));
+        }
     }
 }
 
@@ -180,10 +219,17 @@ impl Drop for PooledPipe {
 mod tests {
     use super::*;
     use crate::memory::Budget;
+    use crate::thread::lock;
     use std::fs::File;
     use std::io::Read;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+    use std::sync::Mutex;
+
+    const BYTES_MAX: usize = SIZES[SIZES.len() - 1];
+
+    /// A test that has all pipes leaves none to the others.
+    static PIPES_IN_USE: Mutex<()> = Mutex::new(());
 
     fn file(content: &[u8]) -> File {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -203,8 +249,9 @@ mod tests {
 
     #[test]
     fn bytes_are_copied_or_sent() {
-        let budget = Budget::new(1 << 20);
-        for len in [BYTES_MIN, 100_001, BYTES_MAX] {
+        let _alone = lock(&PIPES_IN_USE);
+        let budget = Budget::new(64 << 20);
+        for len in [BYTES_MIN, 100_001, SIZE, SIZE + 1, BYTES_MAX] {
             let content = content(len);
             let file = file(&content);
             assert_eq!(&*read(&budget, &file, len).into_buffer().unwrap(), content);
@@ -228,7 +275,8 @@ mod tests {
     /// A file that is shorter than it was when it was opened has fewer bytes, one that is longer no more.
     #[test]
     fn a_file_may_have_changed() {
-        let budget = Budget::new(1 << 20);
+        let _alone = lock(&PIPES_IN_USE);
+        let budget = Budget::new(64 << 20);
         let content = content(BYTES_MAX);
         for (has, wanted) in [
             (BYTES_MIN, BYTES_MAX),
@@ -244,6 +292,7 @@ mod tests {
     /// Those that are left full are closed, and others take their place.
     #[test]
     fn the_number_of_pipes_is_bounded() {
+        let _alone = lock(&PIPES_IN_USE);
         let budget = Budget::new(64 << 20);
         let file = file(&content(BYTES_MAX));
         for _ in 0..2 {
@@ -257,5 +306,24 @@ mod tests {
         assert_eq!(budget.in_use(), 0);
         assert!(EmptyPipe::take(BYTES_MIN - 1).is_none());
         assert!(EmptyPipe::take(BYTES_MAX + 1).is_none());
+    }
+
+    /// Otherwise those of one size could have all for good.
+    #[test]
+    fn idle_pipes_of_one_size_give_way_to_another() {
+        let _alone = lock(&PIPES_IN_USE);
+        let budget = Budget::new(64 << 20);
+        let file = file(&content(BYTES_MAX));
+        for (len, other) in [(SIZE, BYTES_MAX), (BYTES_MAX, SIZE)] {
+            let mut held = Vec::new();
+            while let Some(mut pipe) = EmptyPipe::take(len) {
+                pipe.fill(file.as_fd(), len).unwrap();
+                held.push(pipe.into_piped(len, budget.reserve(len).unwrap()));
+            }
+            for piped in held {
+                piped.into_buffer().unwrap();
+            }
+            assert!(EmptyPipe::take(other).is_some());
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::files::{
 use crate::job::Ready;
 use crate::job::op::{Appended, Create, Done, First, Lookup, Op, Open, Opened, Read};
 use crate::memory::Buffer;
-use crate::piped::EmptyPipe;
+use crate::piped::{self, EmptyPipe};
 
 /// Where the bytes of a read are.
 pub(super) enum ReadBytes {
@@ -230,16 +230,45 @@ pub(super) fn read(file: &OpenFile, mut ready: Ready, offset: u64) -> io::Result
     Ok((ready, now))
 }
 
-/// Reads `len` bytes from `offset` into memory, through the page cache or past it.
+/// Reads `len` bytes from `offset`, through the page cache or past it.
 fn read_from(
     file: &OpenFile,
     offset: u64,
     len: usize,
     ticket: &mut Ticket,
 ) -> io::Result<ReadBytes> {
-    match read_directly(file, offset, len, ticket)? {
-        Some(read) => Ok(read),
-        None => read_through(file, offset, len, ticket),
+    if let Some(read) = read_directly(file, offset, len, ticket)? {
+        return Ok(read);
+    }
+    if ticket.takes_references(file)
+        && let Some(read) = read_to_pipe(file, offset, len, ticket, |pipe| pipe.refer(file, len))?
+    {
+        return Ok(read);
+    }
+    read_through(file, offset, len, ticket)
+}
+
+/// Has `fill` read all of `file` into a pipe. `None` if other bytes are wanted, and if that is not possible now.
+fn read_to_pipe(
+    file: &OpenFile,
+    offset: u64,
+    len: usize,
+    ticket: &mut Ticket,
+    fill: impl FnOnce(&mut EmptyPipe) -> Result<(), Errno>,
+) -> io::Result<Option<ReadBytes>> {
+    let is_whole = offset == 0 && len as u64 == file.meta.size;
+    let Some(mut pipe) = is_whole.then(|| EmptyPipe::take(len)).flatten() else {
+        return Ok(None);
+    };
+    match fill(&mut pipe) {
+        Ok(()) => {
+            let piped = pipe.into_piped(len, ticket.take_memory());
+            Ok(Some(ReadBytes::Ready(Ready::Piped(piped))))
+        }
+        Err(Errno::IO) => Err(Errno::IO.into()),
+        // A sandbox refuses the call, the kernel has no pages for it, or the file system does not know it. A read into
+        // memory finds out whether the file can be read.
+        Err(_) => Ok(None),
     }
 }
 
@@ -284,21 +313,12 @@ fn read_new_directly(
     len: usize,
     ticket: &mut Ticket,
 ) -> io::Result<ReadBytes> {
-    let is_whole = offset == 0 && len as u64 == file.meta.size;
-    if is_whole
-        && ticket.takes_pipes()
-        && let Some(mut pipe) = EmptyPipe::take(len)
+    let fill = |pipe: &mut EmptyPipe| file.with_own_direct_fd(|fd| pipe.fill(fd, len));
+    if ticket.takes_pipes()
+        && piped::has_pages_of_its_own()
+        && let Some(read) = read_to_pipe(file, offset, len, ticket, fill)?
     {
-        match file.with_own_direct_fd(|fd| pipe.fill(fd, len)) {
-            Ok(()) => {
-                let piped = pipe.into_piped(len, ticket.take_memory());
-                return Ok(ReadBytes::Ready(Ready::Piped(piped)));
-            }
-            Err(Errno::IO) => return Err(Errno::IO.into()),
-            // A sandbox refuses the call, the kernel has no pages for it, or the file system does not know it. The read
-            // into memory finds out whether the file can be read.
-            Err(_) => {}
-        }
+        return Ok(read);
     }
     let mut buffer = Buffer::for_blocks(ticket.take_memory(), offset, len);
     let filled = file.with_own_direct_fd(|fd| read::fill_blocks(fd, &mut buffer, offset, 0));

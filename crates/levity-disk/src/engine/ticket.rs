@@ -23,8 +23,11 @@ pub(crate) trait InFlightJob: Send {
     /// records the access.
     fn decide_direct(&self, file: &OpenFile, offset: u64, len: usize) -> bool;
 
-    /// Whether the bytes that come with an open may be in a pipe.
+    /// Whether all bytes of a file may be in a pipe.
     fn takes_pipes(&self) -> bool;
+
+    /// Whether pages of the page cache that `file` has may be in it.
+    fn takes_references(&self, file: &OpenFile) -> bool;
 
     /// Answers all who wait. Either this or [`InFlightJob::cancel`] is called, at most once.
     fn complete(&mut self, completion: Completion);
@@ -172,6 +175,10 @@ impl Ticket {
 
     pub(super) fn takes_pipes(&self) -> bool {
         self.job.takes_pipes()
+    }
+
+    pub(super) fn takes_references(&self, file: &OpenFile) -> bool {
+        self.job.takes_pipes() && self.job.takes_references(file)
     }
 
     pub(crate) fn devices(&self) -> KnownDevices<'_> {

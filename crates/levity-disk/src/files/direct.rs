@@ -35,7 +35,7 @@ impl DirectFile {
     /// Opens the file of `fd`, on `device`, again. Does not wait for the disk. `None` if the bound is reached,
     /// or if the open fails: the file system does not support `O_DIRECT`, or `/proc` is not mounted.
     pub(crate) fn open(fd: BorrowedFd<'_>, device: u64) -> Option<DirectFile> {
-        let permit = FILES.take()?;
+        let permit = FILES.take(1)?;
         let fd = reopen(fd, OFlags::NOATIME).or_else(|_| reopen(fd, OFlags::empty()));
         Some(DirectFile {
             fd: DeferredFd::new(fd.ok()?, device),

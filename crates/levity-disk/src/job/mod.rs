@@ -71,15 +71,16 @@ pub struct ReadOptions {
     pub engine: Option<EngineId>,
     /// Whether to read past the page cache.
     pub direct: Direct,
-    /// Whether the first bytes of a file may be [in a pipe](Ready::Piped): the requester sends them to a plain TCP
-    /// socket.
+    /// Whether all of a file may be [in a pipe](Ready::Piped): the requester sends it to a plain TCP socket.
     pub to_pipe: bool,
+    /// How files change.
+    pub changes: Changes,
 }
 
 impl ReadOptions {
     /// Whether the outcome with these options is one for `other` too.
     pub(crate) fn suit(&self, other: &ReadOptions) -> bool {
-        let reading = |options: &ReadOptions| (options.engine, options.direct);
+        let reading = |options: &ReadOptions| (options.engine, options.direct, options.changes);
         reading(self) == reading(other)
     }
 }
@@ -99,6 +100,20 @@ pub enum Direct {
     /// Every read of a regular file that an engine makes.
     Always,
     /// No read.
+    Never,
+}
+
+/// How the files of a location change, and so whether pages of the page cache may be sent by reference: who writes to
+/// such a page changes what has not left the machine yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Changes {
+    /// A new version takes the place of the old one, or the file is emptied first. One that has not changed for a
+    /// minute is sent by reference.
+    #[default]
+    Renamed,
+    /// Bytes are written over others. Files are sent by copy.
+    InPlace,
+    /// Not at all. Files are sent by reference.
     Never,
 }
 

@@ -27,8 +27,8 @@ use crate::thread::lock;
 /// Smaller files, in bytes, are read through the page cache while memory is free: they evict little.
 const DIRECT_BYTES_MIN: u64 = 1 << 20;
 
-/// A file that has changed within this time is read through the page cache with its open: what was written last is
-/// there, and the kernel would have to write it to the disk first.
+/// A file that has changed within this time may be changing. It is not sent by reference, and is read through the page
+/// cache with its open: what was written last is there, and the kernel would have to write it to the disk first.
 const CHANGED_MAX: Duration = Duration::from_secs(60);
 
 /// One in so many reads that could pass goes through the page cache.
@@ -137,7 +137,7 @@ impl DirectPolicy {
 
 /// Whether the file may have changed within [`CHANGED_MAX`] before `now`: by its ctime, as a program can set the
 /// mtime. A ctime that is later than `now`, of another clock, counts too.
-fn has_changed_lately(file: &Meta, now: SystemTime) -> bool {
+pub(super) fn has_changed_lately(file: &Meta, now: SystemTime) -> bool {
     let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let settled = since_epoch.saturating_sub(CHANGED_MAX).as_secs();
     i64::try_from(settled).is_ok_and(|settled| file.ctime_s >= settled)

@@ -8,8 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::control_groups;
 use crate::thread::lock;
 
-/// Memory is short while less than one part in so many is free.
-const FREE_PART: u64 = 10;
+/// Memory becomes short when less than one part in so many is free.
+const SHORT_PART: u64 = 10;
+
+/// It is short until one part in so many is free. What is in flight between disk and clients counts as used: with one
+/// bound, each time that much of it left at once, the reads that follow would go through the page cache.
+const ENOUGH_PART: u64 = 5;
 
 /// The memory of the machine and of the control groups of this process, page cache included.
 #[derive(Debug)]
@@ -24,6 +28,13 @@ struct Group {
     used: PathBuf,
     /// The lowest holds.
     limits: Vec<PathBuf>,
+}
+
+/// Amounts of memory, both in the same unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Memory {
+    free: u64,
+    total: u64,
 }
 
 impl MemoryUse {
@@ -55,9 +66,18 @@ impl MemoryUse {
     /// Reads files below `/proc` and `/sys/fs/cgroup`: not for event loops.
     pub(super) fn refresh(&self) {
         let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let mut is_short = is_machine_short(&machine).unwrap_or(false);
-        is_short |= lock(&self.groups).iter().any(Group::is_short);
-        self.is_short.store(is_short, Ordering::Relaxed);
+        self.look(of_machine(&machine));
+    }
+
+    fn look(&self, machine: Option<Memory>) {
+        let part = match self.is_short() {
+            true => ENOUGH_PART,
+            false => SHORT_PART,
+        };
+        let is_short = |memory: Memory| memory.free < memory.total / part;
+        let groups = lock(&self.groups);
+        let mut all = groups.iter().filter_map(Group::memory).chain(machine);
+        self.is_short.store(all.any(is_short), Ordering::Relaxed);
     }
 }
 
@@ -77,30 +97,31 @@ impl Group {
     }
 
     /// A group without a limit has `max` (version 2) or more bytes than a machine has.
-    fn is_short(&self) -> bool {
+    fn memory(&self) -> Option<Memory> {
         let bytes = |path: &Path| {
             let text = fs::read_to_string(path).ok()?;
             text.trim().parse::<u64>().ok()
         };
         let limits = self.limits.iter().filter_map(|limit| bytes(limit));
-        let (used, limit) = (bytes(&self.used), limits.min());
-        used.zip(limit)
-            .is_some_and(|(used, limit)| is_short(limit.saturating_sub(used), limit))
+        let (used, total) = (bytes(&self.used)?, limits.min()?);
+        Some(Memory {
+            free: total.saturating_sub(used),
+            total,
+        })
     }
 }
 
 /// `meminfo` is the text of `/proc/meminfo`. `None` if it lacks a figure.
-fn is_machine_short(meminfo: &str) -> Option<bool> {
+fn of_machine(meminfo: &str) -> Option<Memory> {
     let kilobytes = |name: &str| {
         let mut lines = meminfo.lines();
         let value = lines.find_map(|line| line.strip_prefix(name))?;
         value.trim().strip_suffix(" kB")?.parse::<u64>().ok()
     };
-    Some(is_short(kilobytes("MemFree:")?, kilobytes("MemTotal:")?))
-}
-
-fn is_short(free: u64, total: u64) -> bool {
-    free < total / FREE_PART
+    Some(Memory {
+        free: kilobytes("MemFree:")?,
+        total: kilobytes("MemTotal:")?,
+    })
 }
 
 #[cfg(test)]
@@ -108,13 +129,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn less_than_a_tenth_is_short() {
-        let short = |free: u64| {
-            let text = format!("MemTotal:  1000 kB\nMemFree:   {free} kB\nMemAvailable: 900 kB\n");
-            is_machine_short(&text)
-        };
-        assert_eq!((short(99), short(100)), (Some(true), Some(false)));
-        assert_eq!(is_machine_short("MemTotal: 1000 kB\n"), None);
+    fn the_memory_of_the_machine() {
+        let text = "MemTotal:  1000 kB\nMemFree:   99 kB\nMemAvailable: 900 kB\n";
+        let (free, total) = (99, 1000);
+        assert_eq!(of_machine(text), Some(Memory { free, total }));
+        assert_eq!(of_machine("MemTotal: 1000 kB\n"), None);
+    }
+
+    #[test]
+    fn it_is_short_from_a_tenth_and_until_a_fifth_is_free() {
+        let memory = MemoryUse::for_test(false);
+        let looks = [100, 99, 199, 200, 199, 100].map(|free| {
+            memory.look(Some(Memory { free, total: 1000 }));
+            memory.is_short()
+        });
+        assert_eq!(looks, [false, true, true, false, false, false]);
     }
 
     #[test]
@@ -128,17 +157,31 @@ mod tests {
             assert!(Group::of(folder.path()).is_none());
             let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
             write(used, "901\n");
-            for (text, is_short) in [
-                ("1000\n", true),
-                ("2000\n", false),
-                ("max\n", false),
-                ("9223372036854771712\n", false),
+            for (text, expected) in [
+                ("1000\n", Some((99, 1000))),
+                ("max\n", None),
                 // Lowered below what is in use.
-                ("10\n", true),
+                ("10\n", Some((0, 10))),
             ] {
                 write(limit, text);
-                assert_eq!(Group::of(folder.path()).unwrap().is_short(), is_short);
+                let found = Group::of(folder.path()).unwrap().memory();
+                assert_eq!(found.map(|found| (found.free, found.total)), expected);
             }
         }
+    }
+
+    #[test]
+    fn one_that_is_short_is_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in [("memory.current", "950"), ("memory.max", "1000")] {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        let memory = MemoryUse {
+            is_short: AtomicBool::new(false),
+            groups: Mutex::new(Group::of(folder.path()).into_iter().collect()),
+        };
+        let (free, total) = (900, 1000);
+        memory.look(Some(Memory { free, total }));
+        assert!(memory.is_short());
     }
 }

@@ -76,13 +76,13 @@ pub use outage::{Outage, Stage};
 
 use crate::engine::{Arrivals, Engines, InFlightJob, WorkItem};
 use crate::files::{KnownDevices, OpenFile, OtherDevice};
-use crate::job::{Class, Completion, EngineId, Job, Op, ReadOptions, Refusal};
+use crate::job::{Changes, Class, Completion, EngineId, Job, Op, ReadOptions, Refusal};
 use crate::memory::{Budget, Reservation};
 use crate::stats::{self, Counters, Stats};
 use crate::thread::{lock, usage};
 use device_load::{DeviceLoads, LoadGuard};
 use device_queues::{Admission, DeviceQueues, Overdue};
-use direct_policy::DirectPolicy;
+use direct_policy::{DirectPolicy, has_changed_lately};
 use shared_job::SharedJob;
 use submissions::{PendingJob, SchedulerEvent, Submissions};
 
@@ -556,6 +556,14 @@ impl InFlightJob for InFlight {
 
     fn takes_pipes(&self) -> bool {
         self.job.options().to_pipe
+    }
+
+    fn takes_references(&self, file: &OpenFile) -> bool {
+        match self.job.options().changes {
+            Changes::Renamed => !has_changed_lately(&file.meta, SystemTime::now()),
+            Changes::InPlace => false,
+            Changes::Never => true,
+        }
     }
 
     fn complete(&mut self, completion: Completion) {

@@ -64,6 +64,7 @@ impl Resources<'_> {
         LocationDisk {
             chunk_bytes: own.chunk_bytes.or(self.whole.chunk_bytes),
             direct: own.direct.or(Some(self.whole.direct)),
+            changes: own.changes.or(Some(self.whole.changes)),
             ..own
         }
     }
@@ -89,6 +90,7 @@ impl Resources<'_> {
         Ok(ReadOptions {
             engine: started.map_err(io::Error::other)?.flatten(),
             direct: reading.direct.unwrap_or_default(),
+            changes: reading.changes.unwrap_or_default(),
             ..ReadOptions::default()
         })
     }

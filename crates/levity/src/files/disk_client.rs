@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_disk::{
-    Class, Completion, Direct, DirectoryReader, Disk, EngineId, First, Job, Listing, Lookup, Meta,
-    Op, OpenFile, Opened, Operation, ReadOptions, Ready, Reply, Root, Variants, is_full, op,
+    Changes, Class, Completion, Direct, DirectoryReader, Disk, EngineId, First, Job, Listing,
+    Lookup, Meta, Op, OpenFile, Opened, Operation, ReadOptions, Ready, Reply, Root, Variants,
+    is_full, op,
 };
 use rustix::io::Errno;
 use tokio::sync::oneshot;
@@ -201,6 +202,11 @@ impl<'a> DiskClient<'a> {
     pub fn use_default_options(&mut self) {
         self.read_options = ReadOptions::default();
         self.chunk_bytes = self.config.config.disk.chunk_bytes;
+    }
+
+    /// Whether pages of the page cache may be sent by reference.
+    pub fn sends_by_reference(&self) -> bool {
+        self.read_options.changes != Changes::InPlace
     }
 
     /// Reads through the page cache from now on: a direct read of bytes that were just written would wait

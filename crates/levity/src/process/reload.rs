@@ -97,7 +97,7 @@ fn check_restart(config: &Config, old: &Config) -> io::Result<()> {
         ),
         (
             !same_disk(&config.disk, &old.disk),
-            "a key of [disk] other than entry_ttl, chunk, direct and spool changed",
+            "a key of [disk] other than entry_ttl, chunk, direct, changes and spool changed",
         ),
     ];
     match changed.iter().find(|(is_changed, _)| *is_changed) {
@@ -112,6 +112,7 @@ fn same_disk(new: &levity_config::Disk, old: &levity_config::Disk) -> bool {
     new.entry_ttl = old.entry_ttl;
     new.chunk_bytes = old.chunk_bytes;
     new.direct = old.direct;
+    new.changes = old.changes;
     new.spool.clone_from(&old.spool);
     new == *old
 }

@@ -1,24 +1,34 @@
-//! Files that come in a pipe, past the page cache, and leave without a copy.
+//! Files that come in a pipe and leave without a copy: past the page cache, or as references to it.
 //!
 //! The root is `/dev`, and the files are on the tmpfs that is mounted beneath it: an event loop does not cross a
 //! mount, so each file comes with its open.
 
 use std::fs::{self, OpenOptions};
 use std::ops::RangeInclusive;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use crate::support::{Client, Launch, Server, Tree, assert_same, pass};
+use crate::support::{Client, Launch, Server, Tree, assert_same, pass, wait_until};
 
 /// Around the fewest and the most bytes in a pipe.
-const SIZES: [usize; 6] = [65_536, 65_537, 100_000, 131_071, 131_072, 131_073];
+const SIZES: [usize; 7] = [
+    65_536, 65_537, 100_000, 131_072, 131_073, 1_000_000, 1_048_575,
+];
 
-const IN_PIPE: RangeInclusive<usize> = 65_537..=131_072;
+const IN_PIPE: RangeInclusive<usize> = 65_537..=1_048_575;
 
-const TABLES: &str = "[admin]\nlisten = \"unix:admin.sock\"\n[disk]\ndirect = \"always\"\n";
+const ADMIN: &str = "[admin]\nlisten = \"unix:admin.sock\"\n";
+
+/// Past the page cache.
+const PAST: &str = "direct = \"always\"\n";
+
+/// As references to the page cache, also of files that have just been written.
+const REFERRED: &str = "direct = \"never\"\nchanges = \"never\"\n";
+
+const IN_PLACE: &str = "direct = \"never\"\nchanges = \"in-place\"\n";
 
 struct Mounted {
     tree: Tree,
@@ -50,8 +60,9 @@ impl Mounted {
         Some(Self { tree, folder })
     }
 
-    fn server(&self, keys: &str) -> Server {
-        Launch::site(Path::new("/dev"), TABLES, keys)
+    fn server(&self, disk: &str, keys: &str) -> Server {
+        let tables = format!("{ADMIN}[disk]\n{disk}");
+        Launch::site(Path::new("/dev"), &tables, keys)
             .engine("threads")
             .start()
     }
@@ -61,6 +72,7 @@ impl Mounted {
     }
 }
 
+/// The client may have the last bytes before the server has counted them.
 fn sent_in_pipes(server: &Server) -> f64 {
     let metrics = server.metrics(&server.own("admin.sock"));
     metrics.sum("levity_body_zero_copy_bytes_total")
@@ -71,7 +83,13 @@ fn whole_files_leave_without_a_copy() {
     let Some(mounted) = Mounted::new() else {
         return;
     };
-    let server = mounted.server("");
+    for disk in [PAST, REFERRED] {
+        assert_whole_files_leave_without_a_copy(&mounted, disk);
+    }
+}
+
+fn assert_whole_files_leave_without_a_copy(mounted: &Mounted, disk: &str) {
+    let server = mounted.server(disk, "");
     let mut client = server.client();
     for size in SIZES {
         let name = size.to_string();
@@ -80,7 +98,9 @@ fn whole_files_leave_without_a_copy() {
         let before = sent_in_pipes(&server);
         assert_same(&client.get(&url).body, &bytes);
         let in_pipe = if IN_PIPE.contains(&size) { size } else { 0 };
-        assert_eq!(sent_in_pipes(&server) - before, in_pipe as f64, "{size}");
+        wait_until(&format!("{size} bytes are counted: {disk}"), || {
+            sent_in_pipes(&server) - before == in_pipe as f64
+        });
         // What is asked for in another way, on the same connection.
         let part = client.get_with(&url, &[("Range", "bytes=10-60000")]);
         assert_same(&part.body, &bytes[10..=60_000]);
@@ -100,7 +120,7 @@ fn many_who_ask_at_the_same_time_get_all_bytes() {
     let Some(mounted) = Mounted::new() else {
         return;
     };
-    let server = mounted.server("");
+    let server = mounted.server(PAST, "");
     let bytes = mounted.tree.filled("file", 100_000);
     let url = mounted.url("file");
     std::thread::scope(|scope| {
@@ -117,7 +137,7 @@ fn clients_without_a_tcp_socket_get_the_same() {
         return;
     };
     let bytes = mounted.tree.filled("file", 100_000);
-    let tables = format!("{TABLES}[[listen]]\naddress = \"unix:site.sock\"\n");
+    let tables = format!("{ADMIN}[disk]\n{PAST}[[listen]]\naddress = \"unix:site.sock\"\n");
     let server = Launch::site(Path::new("/dev"), &tables, "")
         .engine("threads")
         .start();
@@ -133,7 +153,7 @@ fn a_filter_gets_the_bytes() {
         return;
     };
     let bytes = mounted.tree.filled("file.txt", 100_000);
-    let server = mounted.server("compress = true\n");
+    let server = mounted.server(PAST, "compress = true\n");
     let url = mounted.url("file.txt");
     let answer = server.get_with(&url, &[("Accept-Encoding", "gzip")]);
     assert_eq!(answer.field("content-encoding"), "gzip");
@@ -153,7 +173,7 @@ fn slow_clients_and_those_that_go_keep_no_pipe() {
     for number in 0..CLIENTS {
         mounted.tree.filled(&number.to_string(), 131_072);
     }
-    let server = mounted.server("");
+    let server = mounted.server(PAST, "");
     let mut slow: Vec<_> = (0..CLIENTS)
         .map(|number| {
             let mut client = Client::narrow(server.address());
@@ -171,5 +191,65 @@ fn slow_clients_and_those_that_go_keep_no_pipe() {
     }
     let before = sent_in_pipes(&server);
     assert_same(&server.get(&mounted.url("last")).body, &bytes);
-    assert_eq!(sent_in_pipes(&server) - before, 131_072.0);
+    wait_until("they are counted", || {
+        sent_in_pipes(&server) - before == 131_072.0
+    });
+}
+
+/// Neither in pipes nor by the thread that sends large files from the page cache.
+#[test]
+fn files_that_change_in_place_leave_by_copy() {
+    let Some(mounted) = Mounted::new() else {
+        return;
+    };
+    let server = mounted.server(IN_PLACE, "");
+    let mut client = server.client();
+    for size in [100_000, 5_000_000] {
+        let name = size.to_string();
+        let bytes = mounted.tree.filled(&name, size);
+        for _ in 0..2 {
+            assert_same(&client.get(&mounted.url(&name)).body, &bytes);
+        }
+    }
+    assert_eq!(sent_in_pipes(&server), 0.0);
+}
+
+/// What has just been written may be in the middle of a change.
+#[test]
+fn new_files_are_not_referred_to() {
+    let Some(mounted) = Mounted::new() else {
+        return;
+    };
+    let server = mounted.server("direct = \"never\"\n", "");
+    let bytes = mounted.tree.filled("new", 100_000);
+    assert_same(&server.get(&mounted.url("new")).body, &bytes);
+    assert_eq!(sent_in_pipes(&server), 0.0);
+}
+
+/// A client that is slow meanwhile gets the bytes of one version, or sees that the response is incomplete.
+#[test]
+fn a_change_in_place_does_not_mix_versions() {
+    let Some(mounted) = Mounted::new() else {
+        return;
+    };
+    let server = mounted.server(IN_PLACE, "");
+    let bytes = mounted.tree.filled("file", 262_144);
+    let mut client = Client::narrow(server.address());
+    let url = mounted.url("file");
+    client.send(format!("GET {url} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let admin = server.own("admin.sock");
+    wait_until("it is being sent", || {
+        server.metrics(&admin).sum("levity_sent_bytes_total") > 0.0
+    });
+    let file = OpenOptions::new().write(true).open(mounted.tree.at("file"));
+    let changed = vec![b'!'; bytes.len()];
+    let written = file.expect("it is open").write_all_at(&changed, 0);
+    written.expect("it is written");
+    match client.try_receive() {
+        Ok(answer) => assert_same(&answer.body, &bytes),
+        Err(cut) => {
+            let body = cut.body();
+            assert_same(&body, &bytes[..body.len()]);
+        }
+    }
 }

@@ -139,6 +139,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             }
             // Boxed: most files are small.
             if probe
+                && disk.sends_by_reference()
                 && self.may_use_thread(file)
                 && Box::pin(self.send_from_thread(file, disk)).await?
             {
