@@ -25,7 +25,7 @@ fn a_bracket_without_its_end_is_shown_where_it_opens() {
     assert_problems(
         "[disk]\nx = 1\n[[site]]\nindex = [\"a\",\n[limits]\nq = 1\n",
         &[
-            "2:1 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
+            "2:1 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `changes`, `cache_bytes`, \
          `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`, `variants`, `variants_bytes`]",
             &format!("4:9 {unclosed}"),
         ],
@@ -63,7 +63,7 @@ fn tabs_byte_order_mark_and_crlf() {
         "\u{feff}[disk]\r\n\tx\t= \"\u{e9}\"\r\n",
         &[
             "- no site is configured [add `[[site]]` with a `root`]",
-            "2:2 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
+            "2:2 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `changes`, `cache_bytes`, \
          `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`, `variants`, `variants_bytes`]",
         ],
     );
