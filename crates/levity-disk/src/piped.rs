@@ -19,7 +19,7 @@ use crate::syscall;
 
 /// The sizes of pipes in bytes. The kernel bounds the memory of the pipes of a user, so that a small file should not
 /// take a large one.
-const SIZES: [usize; 4] = [SIZE, 2 * SIZE, 4 * SIZE, 8 * SIZE];
+const SIZES: [usize; 2] = [SIZE, 2 * SIZE];
 const SIZE: usize = 128 * 1024;
 
 /// Fewer bytes are not read into a pipe: a copy of them costs less than the system calls.

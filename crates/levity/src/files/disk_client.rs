@@ -200,8 +200,13 @@ impl<'a> DiskClient<'a> {
 
     /// Applies the options of `[disk]` to the following operations, for files of no location.
     pub fn use_default_options(&mut self) {
-        self.read_options = ReadOptions::default();
-        self.chunk_bytes = self.config.config.disk.chunk_bytes;
+        let disk = &self.config.config.disk;
+        self.read_options = ReadOptions {
+            direct: disk.direct,
+            changes: disk.changes,
+            ..ReadOptions::default()
+        };
+        self.chunk_bytes = disk.chunk_bytes;
     }
 
     /// Whether pages of the page cache may be sent by reference.

@@ -3,6 +3,7 @@
 //! An exchange that need not wait ends in the poll that parses its request. The responses of all such exchanges leave in one write. An
 //! exchange that has to wait is kept, and polled when it is woken.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -71,20 +72,84 @@ impl Future for Outliving {
     }
 }
 
-/// A future that is polled only while the poll of its connection is not too long.
-struct InTurn<F>(F);
+/// Which futures of a connection may be polled, so that its poll does not take long and each gets its turn.
+///
+/// Those that are left when the time is up have precedence from the next poll on: until all of them were polled, no
+/// other is. In which order they are woken does not matter then.
+#[derive(Default)]
+struct Turns {
+    /// The futures with precedence.
+    left: Cell<usize>,
+    /// Futures without it are given it if they are left in this poll.
+    is_first_poll: Cell<bool>,
+    /// A future was polled in this poll: the others may be left.
+    has_polled: Cell<bool>,
+    /// All are polled, however long it takes.
+    polls_all: Cell<bool>,
+}
+
+impl Turns {
+    fn begin_poll(&self) {
+        self.is_first_poll.set(self.left.get() == 0);
+        self.has_polled.set(false);
+    }
+}
+
+/// A future that is polled when it is its turn.
+struct InTurn<F> {
+    future: F,
+    turns: Rc<Turns>,
+    has_precedence: bool,
+}
+
+impl<F> InTurn<F> {
+    fn new(future: F, turns: &Rc<Turns>) -> Self {
+        Self {
+            future,
+            turns: turns.clone(),
+            has_precedence: false,
+        }
+    }
+
+    fn set_precedence(&mut self, has: bool) {
+        let left = &self.turns.left;
+        match (self.has_precedence, has) {
+            (false, true) => left.set(left.get() + 1),
+            (true, false) => left.set(left.get() - 1),
+            _ => {}
+        }
+        self.has_precedence = has;
+    }
+
+    fn is_in_turn(&self) -> bool {
+        let turns = &self.turns;
+        let may_be_next = self.has_precedence || turns.left.get() == 0;
+        let is_late = || turns.has_polled.get() && stall::should_yield(Instant::now());
+        turns.polls_all.get() || may_be_next && !is_late()
+    }
+}
+
+impl<F> Drop for InTurn<F> {
+    fn drop(&mut self) {
+        self.set_precedence(false);
+    }
+}
 
 impl<F: Future + Unpin> Future for InTurn<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        if stall::should_yield(Instant::now()) {
-            // It is woken after the poll of the connection. Woken at once, it would be queued behind those that were
-            // polled and woke themselves, and could be refused forever.
+        if !self.is_in_turn() {
+            if self.turns.is_first_poll.get() {
+                self.set_precedence(true);
+            }
+            // It is woken after this poll.
             let _ = pin!(task::yield_now()).poll(context);
             return Poll::Pending;
         }
-        Pin::new(&mut self.0).poll(context)
+        self.set_precedence(false);
+        self.turns.has_polled.set(true);
+        Pin::new(&mut self.future).poll(context)
     }
 }
 
@@ -97,6 +162,7 @@ struct Serving<'w, F, B> {
     begin: B,
     running: FuturesUnordered<InTurn<F>>,
     outliving: FuturesUnordered<InTurn<Outliving>>,
+    turns: Rc<Turns>,
     /// What counts to [`SECTIONS_PER_POLL_MAX`] in this poll.
     sections: usize,
     /// What was read in this poll has taken too long.
@@ -122,6 +188,7 @@ async fn serve(worker: &Rc<Worker>, conn: Rc<Conn>) -> End {
         begin: |begun| core.exchange_memory.pin(|| answer(worker, begun)),
         running: FuturesUnordered::new(),
         outliving: FuturesUnordered::new(),
+        turns: Rc::default(),
         sections: 0,
         is_late: false,
     };
@@ -149,6 +216,7 @@ where
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         self.conn.begin_poll(context);
         (self.sections, self.is_late) = (0, false);
+        self.turns.begin_poll();
         let end = self.poll_until_idle(context);
         self.conn.end_poll();
         Step::Idle.enter();
@@ -208,6 +276,11 @@ where
 
     /// Reads from the client and handles its frames. Returns how the connection ends, if it does.
     fn poll_input(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
+        // The exchanges may have taken the time.
+        self.is_late |= stall::should_yield(Instant::now());
+        if self.is_late {
+            return Poll::Pending;
+        }
         let core = self.conn.core().clone();
         let mut buffer = core.frames_in.borrow_mut();
         let mut input = match ready!(self.conn.poll_read(context, &mut buffer)) {
@@ -236,7 +309,9 @@ where
                 Ok(Some(event @ Event::Request { stream, .. })) => {
                     // The client may just have ended a stream, and this one replaces it: its exchange ends when it is polled.
                     if self.streams.is_full() && std::mem::take(&mut has_ended) {
+                        self.turns.polls_all.set(true);
                         self.poll_exchanges(context);
+                        self.turns.polls_all.set(false);
                     }
                     if self.streams.is_full() {
                         if let Err(failure) = self.conn.refuse(stream) {
@@ -283,7 +358,7 @@ where
                 ended
             }
             Poll::Pending => {
-                self.running.push(InTurn(exchange));
+                self.running.push(InTurn::new(exchange, &self.turns));
                 Instant::now()
             }
         };
@@ -311,11 +386,13 @@ where
             }
             None => return self.streams.end(stream, answered.ended),
         };
-        self.outliving.push(InTurn(Outliving { stream, rest }));
+        let outliving = Outliving { stream, rest };
+        self.outliving.push(InTurn::new(outliving, &self.turns));
     }
 
     /// Polls the remaining exchanges after the end of the connection.
     fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.turns.begin_poll();
         self.poll_exchanges(context);
         match self.running.is_empty() && self.outliving.is_empty() {
             true => Poll::Ready(()),
