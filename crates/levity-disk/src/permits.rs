@@ -26,6 +26,11 @@ impl Permits {
         self.max.store(max, Ordering::Relaxed);
     }
 
+    /// Whether `count` are no more than all.
+    pub(crate) fn can_have(&self, count: usize) -> bool {
+        count <= self.max.load(Ordering::Relaxed)
+    }
+
     /// `None` if fewer than `count` are left.
     pub(crate) fn take(&'static self, count: usize) -> Option<Permit> {
         let before = self.taken.fetch_add(count, Ordering::Relaxed);

@@ -19,13 +19,13 @@ use crate::syscall;
 
 /// The sizes of pipes in bytes. The kernel bounds the memory of the pipes of a user, so that a small file should not
 /// take a large one.
-const SIZES: [usize; 2] = [SIZE, 2 * SIZE];
+const SIZES: [usize; 4] = [SIZE, 2 * SIZE, 4 * SIZE, 8 * SIZE];
 const SIZE: usize = 128 * 1024;
 
 /// Fewer bytes are not read into a pipe: a copy of them costs less than the system calls.
 const BYTES_MIN: usize = 64 * 1024 + 1;
 
-/// The number of pipes in the process, unless [`set_file_pipes_max`] sets another one.
+/// How often the pipes of the process have [`SIZE`], unless [`set_file_pipes_max`] sets another number.
 const PIPES_MAX_DEFAULT: usize = 256;
 
 /// A pipe takes one for each [`SIZE`].
@@ -34,8 +34,8 @@ static PIPES: Permits = Permits::new(PIPES_MAX_DEFAULT);
 /// Empty pipes of each size.
 static IDLE: [SegQueue<(Pipe, Permit)>; SIZES.len()] = [const { SegQueue::new() }; SIZES.len()];
 
-/// Bounds the number of pipes with bytes of files in this process. Each has two descriptors and 128 KiB; a larger one
-/// counts as several. What is read while all are in use goes to memory.
+/// Bounds the pipes with bytes of files in this process. `pipes` is their number if each has the minimum size of 128 KiB;
+/// one of 1 MiB counts as eight. Each has two descriptors. What is read while all are in use goes to memory.
 pub fn set_file_pipes_max(pipes: usize) {
     PIPES.set_max(pipes);
 }
@@ -47,6 +47,7 @@ pub struct Piped {
     /// The bytes that belong to the file; the pipe may hold more.
     len: usize,
     memory: Reservation,
+    refers_to_file: bool,
 }
 
 /// Whether what is [read past the page cache](EmptyPipe::fill) is not in the page cache: from Linux 6.5 on. Before, a
@@ -56,7 +57,10 @@ pub(crate) fn has_pages_of_its_own() -> bool {
 }
 
 /// A pipe to read a file into.
-pub(crate) struct EmptyPipe(PooledPipe);
+pub(crate) struct EmptyPipe {
+    pipe: PooledPipe,
+    refers_to_file: bool,
+}
 
 /// One of the pipes of the process. Goes back to the others when it is dropped, if it is empty.
 #[derive(Debug)]
@@ -68,7 +72,10 @@ impl EmptyPipe {
     pub(crate) fn take(len: usize) -> Option<EmptyPipe> {
         let size = SIZES.iter().position(|&size| len <= size);
         let size = size.filter(|_| len >= BYTES_MIN)?;
-        PooledPipe::take(size).map(EmptyPipe)
+        Some(EmptyPipe {
+            pipe: PooledPipe::take(size)?,
+            refers_to_file: false,
+        })
     }
 
     /// Reads `len` bytes from the start of a file, or fewer at its end. `fd` reads past the page cache. Blocks.
@@ -76,7 +83,7 @@ impl EmptyPipe {
     /// # Errors
     /// Those of `splice`; EINVAL if the file system does not support it.
     pub(crate) fn fill(&mut self, fd: BorrowedFd<'_>, len: usize) -> Result<(), Errno> {
-        let pipe = self.0.get();
+        let pipe = self.pipe.get();
         // Whole blocks, of which the last may be beyond the end of the file.
         while pipe.len() < len && pipe.len().is_multiple_of(ALIGNMENT) {
             let at = pipe.len();
@@ -89,12 +96,14 @@ impl EmptyPipe {
         Ok(())
     }
 
-    /// Reads `len` bytes from the start of `file` into the page cache, or fewer at its end, and refers to its pages. Blocks.
+    /// Reads `len` bytes from the start of `file` into the page cache, or fewer at its end, and refers to its pages.
+    /// Blocks.
     ///
     /// # Errors
     /// Those of `splice`; EINVAL if the file system does not support it.
     pub(crate) fn refer(&mut self, file: &OpenFile, len: usize) -> Result<(), Errno> {
-        let pipe = self.0.get();
+        self.refers_to_file = true;
+        let pipe = self.pipe.get();
         while pipe.len() < len {
             let at = pipe.len();
             match pipe.fill(file.as_fd(), Some(at as u64), len - at) {
@@ -108,9 +117,12 @@ impl EmptyPipe {
 
     /// The bytes in it, of which `len` at most are wanted, and for which `memory` is reserved.
     pub(crate) fn into_piped(mut self, len: usize, memory: Reservation) -> Piped {
-        let len = len.min(self.0.get().len());
-        let pipe = self.0;
-        Piped { pipe, len, memory }
+        Piped {
+            len: len.min(self.pipe.get().len()),
+            pipe: self.pipe,
+            memory,
+            refers_to_file: self.refers_to_file,
+        }
     }
 }
 
@@ -123,6 +135,11 @@ impl Piped {
     /// Whether no bytes are left.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whether these are pages of the page cache: they change with the file, and prove nothing about its version.
+    pub fn refers_to_file(&self) -> bool {
+        self.refers_to_file
     }
 
     /// Drops all bytes after the first `len`.
@@ -180,16 +197,21 @@ impl Piped {
 }
 
 impl PooledPipe {
-    /// One of the size with this number. `None` if all are in use, or if this user may have no more of that size.
+    /// One of the size with this number, or an idle one that is larger. `None` if all are in use, or if this user may
+    /// have no more of that size.
     fn take(size: usize) -> Option<PooledPipe> {
-        if let Some(idle) = IDLE[size].pop() {
+        if let Some(idle) = IDLE[size..].iter().find_map(SegQueue::pop) {
             return Some(PooledPipe(Some(idle)));
         }
+        let count = SIZES[size] / SIZE;
         let permit = loop {
-            if let Some(permit) = PIPES.take(SIZES[size] / SIZE) {
+            if let Some(permit) = PIPES.take(count) {
                 break permit;
             }
-            // Those of other sizes are closed for it.
+            if !PIPES.can_have(count) {
+                return None;
+            }
+            // Those that are too small are closed for it.
             drop(IDLE.iter().find_map(SegQueue::pop)?);
         };
         let pipe = Pipe::new(SIZES[size]).ok();

@@ -1,6 +1,12 @@
 //! File metadata.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use rustix::fs::{FileType, Stat};
+
+/// A file that has changed within this time may be changing. It is not sent by reference, and is read through the page
+/// cache with its open: what was written last is there, and the kernel would have to write it to the disk first.
+const CHANGED_MAX: Duration = Duration::from_secs(60);
 
 /// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +48,14 @@ impl Meta {
     pub fn same_version(&self, other: &Meta) -> bool {
         let version = |meta: &Meta| Meta { links: 0, ..*meta };
         version(self) == version(other)
+    }
+
+    /// Whether the file may have changed within [`CHANGED_MAX`] before `now`: by its ctime, as a program can set the
+    /// mtime. A ctime that is later than `now`, of another clock, counts too.
+    pub(crate) fn has_changed_lately(&self, now: SystemTime) -> bool {
+        let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let settled = since_epoch.saturating_sub(CHANGED_MAX).as_secs();
+        i64::try_from(settled).is_ok_and(|settled| self.ctime_s >= settled)
     }
 
     /// Whether this file may be sent in place of `original`, from which it was made: it is a regular file and

@@ -8,12 +8,15 @@ mod open;
 mod ready;
 
 use std::fmt;
+use std::time::SystemTime;
 
 pub use completion::Completion;
 pub(crate) use error::Refusal;
 pub use error::{is_dead, is_full};
 pub use op::{Done, First, Lookup, Op, Opened, Operation, Variants};
 pub use ready::{COPIED_BYTES, Ready};
+
+use crate::files::Meta;
 
 /// One operation for a [`Disk`](crate::Disk).
 pub struct Job {
@@ -117,6 +120,17 @@ pub enum Changes {
     Never,
 }
 
+impl Changes {
+    /// Whether `file`, at the time `now`, may be sent by reference.
+    pub(crate) fn allow_references(self, file: &Meta, now: SystemTime) -> bool {
+        match self {
+            Changes::Renamed => !file.has_changed_lately(now),
+            Changes::InPlace => false,
+            Changes::Never => true,
+        }
+    }
+}
+
 /// The receiver of a completion.
 pub trait Reply: Send {
     /// Whether anyone still waits. A job that nobody waits for is dropped without an answer if it has not
@@ -128,4 +142,26 @@ pub trait Reply: Send {
     /// block, and must not submit to, shut down or drop a disk; it may drop the completion, with its files
     /// and buffers. The job counts as in flight until this returns.
     fn send(self: Box<Self>, completion: Completion);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn what_changes_in_place_or_lately_is_not_referred_to() {
+        let file = Meta {
+            ctime_s: 1000,
+            ..Meta::from(rustix::fs::stat("/").unwrap())
+        };
+        // By the clock of a server that is ahead, too.
+        for (now, renamed) in [(900, false), (1000, false), (1060, false), (1061, true)] {
+            let now = UNIX_EPOCH + Duration::from_secs(now);
+            let allowed = [Changes::Renamed, Changes::InPlace, Changes::Never]
+                .map(|changes| changes.allow_references(&file, now));
+            assert_eq!(allowed, [renamed, false, true], "{now:?}");
+        }
+    }
 }

@@ -17,7 +17,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use super::memory_use::MemoryUse;
 use crate::files::{Kind, Meta, OpenFile};
@@ -26,10 +26,6 @@ use crate::thread::lock;
 
 /// Smaller files, in bytes, are read through the page cache while memory is free: they evict little.
 const DIRECT_BYTES_MIN: u64 = 1 << 20;
-
-/// A file that has changed within this time may be changing. It is not sent by reference, and is read through the page
-/// cache with its open: what was written last is there, and the kernel would have to write it to the disk first.
-const CHANGED_MAX: Duration = Duration::from_secs(60);
 
 /// One in so many reads that could pass goes through the page cache.
 const THROUGH_ONE_IN: u32 = 16;
@@ -114,7 +110,7 @@ impl DirectPolicy {
         if reader.direct == Direct::Auto && self.memory.is_short() && file.reads_inline() {
             let once = self.record(&file.meta, reader.stream, offset, len);
             return once
-                && !has_changed_lately(&file.meta, now)
+                && !file.meta.has_changed_lately(now)
                 && !file.is_known_to_page_cache(offset, len)
                 && self.passes();
         }
@@ -133,14 +129,6 @@ impl DirectPolicy {
         let end = offset.saturating_add(len as u64);
         lock(&self.table).record((file.device, file.inode), stream, offset, end)
     }
-}
-
-/// Whether the file may have changed within [`CHANGED_MAX`] before `now`: by its ctime, as a program can set the
-/// mtime. A ctime that is later than `now`, of another clock, counts too.
-pub(super) fn has_changed_lately(file: &Meta, now: SystemTime) -> bool {
-    let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let settled = since_epoch.saturating_sub(CHANGED_MAX).as_secs();
-    i64::try_from(settled).is_ok_and(|settled| file.ctime_s >= settled)
 }
 
 impl Table {
@@ -169,7 +157,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
+    use std::time::{Duration, Instant, UNIX_EPOCH};
 
     use crate::files::{Root, Symlinks};
 
@@ -278,12 +266,6 @@ mod tests {
                 assert_eq!(first, passes, "{age:?}");
             }
         }
-        // By the clock of a server that is ahead.
-        let meta = Meta {
-            ctime_s: i64::MAX,
-            ..Meta::from(rustix::fs::stat("/").unwrap())
-        };
-        assert!(has_changed_lately(&meta, SystemTime::now()));
     }
 
     #[test]

@@ -19,8 +19,18 @@ const ENOUGH_PART: u64 = 5;
 #[derive(Debug)]
 pub(super) struct MemoryUse {
     is_short: AtomicBool,
-    groups: Mutex<Vec<Group>>,
+    sources: Mutex<Sources>,
 }
+
+/// What has memory of its own, and whether each was short at the last look.
+#[derive(Debug, Default)]
+struct Sources {
+    machine: Shortage,
+    groups: Vec<(Group, Shortage)>,
+}
+
+#[derive(Debug, Default)]
+struct Shortage(bool);
 
 /// The files with the use and the limits of a group, in bytes.
 #[derive(Debug)]
@@ -41,12 +51,20 @@ impl MemoryUse {
     /// Blocks, as [`MemoryUse::refresh`].
     pub(super) fn of_process() -> MemoryUse {
         let folders = control_groups::of_process("memory");
-        let memory = MemoryUse {
-            is_short: AtomicBool::new(false),
-            groups: Mutex::new(folders.iter().filter_map(|path| Group::of(path)).collect()),
-        };
+        let groups = folders.iter().filter_map(|path| Group::of(path));
+        let memory = MemoryUse::of(groups);
         memory.refresh();
         memory
+    }
+
+    fn of(groups: impl Iterator<Item = Group>) -> MemoryUse {
+        MemoryUse {
+            is_short: AtomicBool::new(false),
+            sources: Mutex::new(Sources {
+                machine: Shortage::default(),
+                groups: groups.map(|group| (group, Shortage::default())).collect(),
+            }),
+        }
     }
 
     /// Without a look at the process.
@@ -54,7 +72,7 @@ impl MemoryUse {
     pub(super) fn for_test(is_short: bool) -> MemoryUse {
         MemoryUse {
             is_short: AtomicBool::new(is_short),
-            groups: Mutex::default(),
+            sources: Mutex::default(),
         }
     }
 
@@ -70,14 +88,23 @@ impl MemoryUse {
     }
 
     fn look(&self, machine: Option<Memory>) {
-        let part = match self.is_short() {
+        let mut sources = lock(&self.sources);
+        let mut is_short = sources.machine.look(machine);
+        for (group, shortage) in &mut sources.groups {
+            is_short |= shortage.look(group.memory());
+        }
+        self.is_short.store(is_short, Ordering::Relaxed);
+    }
+}
+
+impl Shortage {
+    fn look(&mut self, memory: Option<Memory>) -> bool {
+        let part = match self.0 {
             true => ENOUGH_PART,
             false => SHORT_PART,
         };
-        let is_short = |memory: Memory| memory.free < memory.total / part;
-        let groups = lock(&self.groups);
-        let mut all = groups.iter().filter_map(Group::memory).chain(machine);
-        self.is_short.store(all.any(is_short), Ordering::Relaxed);
+        self.0 = memory.is_some_and(|memory| memory.free < memory.total / part);
+        self.0
     }
 }
 
@@ -170,18 +197,19 @@ mod tests {
         }
     }
 
+    /// One does not keep another short.
     #[test]
     fn one_that_is_short_is_enough() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, bytes) in [("memory.current", "950"), ("memory.max", "1000")] {
-            fs::write(folder.path().join(name), bytes).unwrap();
-        }
-        let memory = MemoryUse {
-            is_short: AtomicBool::new(false),
-            groups: Mutex::new(Group::of(folder.path()).into_iter().collect()),
-        };
-        let (free, total) = (900, 1000);
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("memory.max", "1000");
+        write("memory.current", "950");
+        let memory = MemoryUse::of(Group::of(folder.path()).into_iter());
+        let (free, total) = (150, 1000);
         memory.look(Some(Memory { free, total }));
         assert!(memory.is_short());
+        write("memory.current", "700");
+        memory.look(Some(Memory { free, total }));
+        assert!(!memory.is_short());
     }
 }

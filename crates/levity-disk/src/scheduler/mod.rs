@@ -76,13 +76,13 @@ pub use outage::{Outage, Stage};
 
 use crate::engine::{Arrivals, Engines, InFlightJob, WorkItem};
 use crate::files::{KnownDevices, OpenFile, OtherDevice};
-use crate::job::{Changes, Class, Completion, EngineId, Job, Op, ReadOptions, Refusal};
+use crate::job::{Class, Completion, EngineId, Job, Op, ReadOptions, Refusal};
 use crate::memory::{Budget, Reservation};
 use crate::stats::{self, Counters, Stats};
 use crate::thread::{lock, usage};
 use device_load::{DeviceLoads, LoadGuard};
 use device_queues::{Admission, DeviceQueues, Overdue};
-use direct_policy::{DirectPolicy, has_changed_lately};
+use direct_policy::DirectPolicy;
 use shared_job::SharedJob;
 use submissions::{PendingJob, SchedulerEvent, Submissions};
 
@@ -559,11 +559,8 @@ impl InFlightJob for InFlight {
     }
 
     fn takes_references(&self, file: &OpenFile) -> bool {
-        match self.job.options().changes {
-            Changes::Renamed => !has_changed_lately(&file.meta, SystemTime::now()),
-            Changes::InPlace => false,
-            Changes::Never => true,
-        }
+        let changes = self.job.options().changes;
+        changes.allow_references(&file.meta, SystemTime::now())
     }
 
     fn complete(&mut self, completion: Completion) {

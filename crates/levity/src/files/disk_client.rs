@@ -209,6 +209,11 @@ impl<'a> DiskClient<'a> {
         self.chunk_bytes = disk.chunk_bytes;
     }
 
+    /// Reads nothing into a pipe from now on: what is read is not sent as it is, or only in part.
+    pub fn take_no_pipes(&mut self) {
+        self.takes_pipes = false;
+    }
+
     /// Whether pages of the page cache may be sent by reference.
     pub fn sends_by_reference(&self) -> bool {
         self.read_options.changes != Changes::InPlace
@@ -223,7 +228,7 @@ impl<'a> DiskClient<'a> {
     /// Reads into memory from now on, also where the engine of the location leaves bytes in the page cache.
     pub fn read_into_memory(&mut self) {
         self.read_options.engine = self.config.memory_engine;
-        self.takes_pipes = false;
+        self.take_no_pipes();
     }
 
     /// The core of the loop that serves this request.

@@ -106,6 +106,10 @@ impl Filter for Substitute {
         }
     }
 
+    fn transforms(&self, media_type: &str) -> bool {
+        MediaTypes::any_include(&self.types, media_type.as_bytes())
+    }
+
     fn body(
         &self,
         _: &Request,

@@ -9,6 +9,7 @@ use levity_disk::{OpenFile, Ready};
 use levity_telemetry::diagnostics;
 use levity_telemetry::step::Step;
 use levity_wire::http1::Method;
+use levity_wire::mime;
 use levity_wire::path::file_name;
 
 use super::chain::{Asked, Decision, Handler, Internal, OtherName, Waiting, Waits};
@@ -344,6 +345,9 @@ impl<'a> Handling<'a> {
     ) -> io::Result<Found> {
         let (worker, now) = (self.worker, self.disk.trace.step_began());
         let (rules, _, disk) = self.searching(request, location);
+        if location.filters.transform(mime::of(named.path)) {
+            disk.take_no_pipes();
+        }
         resolve::search(worker, files, request, named, (rules, now), disk).await
     }
 

@@ -32,6 +32,8 @@ pub struct Version {
     evidence: Vec<u8>,
     /// The offset in the file where they end.
     evidence_end: u64,
+    /// Bytes were sent of which none are known.
+    is_unproven: bool,
 }
 
 /// The result of comparing the version with a later `fstat`.
@@ -54,6 +56,7 @@ impl Version {
             confirmed: announced,
             evidence: Vec::new(),
             evidence_end: 0,
+            is_unproven: false,
         }
     }
 
@@ -100,11 +103,11 @@ impl Version {
         found == self.evidence && now.size == self.confirmed.size
     }
 
-    /// Like [`Version::confirm`], before any byte was sent and so without evidence. Accepts a file that only grew,
-    /// unless a strong ETag excludes that, and one that only lost a name because it was removed or replaced.
-    pub fn confirm_unsent(&mut self, now: &Meta) -> bool {
+    /// Like [`Version::confirm`], without evidence. Accepts one that only lost a name because it was removed or
+    /// replaced. Before any byte was sent, it also accepts a file that only grew, unless a strong ETag excludes that.
+    pub fn confirm_without_evidence(&mut self, now: &Meta) -> bool {
         let is_same = match now.size > self.confirmed.size {
-            true => !self.has_strong_etag,
+            true => !self.has_strong_etag && !self.is_unproven,
             false => now.links < self.confirmed.links && self.may_have_grown_to(now),
         };
         if is_same {
@@ -128,9 +131,16 @@ impl Version {
         self.evidence.clear();
         self.evidence.extend_from_slice(&bytes[start..]);
         self.evidence_end = offset + bytes.len() as u64;
+        self.is_unproven = false;
     }
 
-    /// Offset and length of the evidence in the file; `None` before any was kept.
+    /// Drops the evidence: bytes were sent since of which no copy was made.
+    pub fn drop_evidence(&mut self) {
+        self.evidence.clear();
+        self.is_unproven = true;
+    }
+
+    /// Offset and length of the evidence in the file; `None` if there is none.
     pub fn evidence_range(&self) -> Option<(u64, usize)> {
         let bytes = self.evidence.len();
         (bytes > 0).then(|| (self.evidence_end - bytes as u64, bytes))
@@ -243,11 +253,29 @@ mod tests {
     fn only_growth_is_accepted_before_the_first_byte() {
         let version = || Version::new(meta(100, 10, 10), false);
         let mut strong = Version::new(meta(100, 10, 10), true);
-        assert!(!strong.confirm_unsent(&meta(101, 11, 11)));
-        assert!(version().confirm_unsent(&meta(101, 11, 11)));
-        assert!(!version().confirm_unsent(&meta(100, 11, 11)));
-        assert!(!version().confirm_unsent(&meta(100, 10, 11)));
-        assert!(!version().confirm_unsent(&meta(99, 11, 11)));
+        assert!(!strong.confirm_without_evidence(&meta(101, 11, 11)));
+        assert!(version().confirm_without_evidence(&meta(101, 11, 11)));
+        assert!(!version().confirm_without_evidence(&meta(100, 11, 11)));
+        assert!(!version().confirm_without_evidence(&meta(100, 10, 11)));
+        assert!(!version().confirm_without_evidence(&meta(99, 11, 11)));
+    }
+
+    /// Then it cannot be told from a rewrite.
+    #[test]
+    fn no_growth_is_accepted_after_bytes_that_are_not_known() {
+        let mut version = Version::new(meta(100, 10, 10), false);
+        version.keep_evidence(0, b"sent");
+        version.drop_evidence();
+        assert_eq!(version.evidence_range(), None);
+        assert!(!version.confirm_without_evidence(&meta(101, 11, 11)));
+        assert!(!version.confirm_without_evidence(&meta(100, 10, 11)));
+        let replaced = Meta {
+            links: 0,
+            ..meta(100, 10, 11)
+        };
+        assert!(version.confirm_without_evidence(&replaced));
+        version.keep_evidence(4, b"more");
+        assert!(version.confirm(b"more", &meta(101, 12, 12)));
     }
 
     #[test]
@@ -258,10 +286,10 @@ mod tests {
         };
         for has_strong_etag in [true, false] {
             let version = || Version::new(meta(100, 10, 10), has_strong_etag);
-            assert!(version().confirm_unsent(&without_name(100, 10, 11)));
-            assert!(!version().confirm_unsent(&without_name(100, 11, 11)));
-            assert!(!version().confirm_unsent(&without_name(99, 10, 11)));
-            let grown = version().confirm_unsent(&without_name(101, 11, 11));
+            assert!(version().confirm_without_evidence(&without_name(100, 10, 11)));
+            assert!(!version().confirm_without_evidence(&without_name(100, 11, 11)));
+            assert!(!version().confirm_without_evidence(&without_name(99, 10, 11)));
+            let grown = version().confirm_without_evidence(&without_name(101, 11, 11));
             assert_eq!(grown, !has_strong_etag);
         }
     }

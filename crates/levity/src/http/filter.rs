@@ -29,6 +29,12 @@ pub trait Filter: Send + Sync {
         None
     }
 
+    /// Whether it may transform the body of a file whose media type is `media_type`. If so, the file is not read in a form that
+    /// only a socket takes.
+    fn transforms(&self, _media_type: &str) -> bool {
+        false
+    }
+
     /// Whether it would change nothing in a response of 200 whose header begins with `base`, that of a file. Such a header
     /// need not be copied, and may be encoded already.
     fn passes(&self, _base: &Fields) -> bool {
@@ -55,6 +61,11 @@ impl Filters {
         &self.list
     }
 
+    /// Whether one of them may transform the body of a file whose media type is `media_type`.
+    pub fn transform(&self, media_type: &str) -> bool {
+        self.list.iter().any(|filter| filter.transforms(media_type))
+    }
+
     /// A number that no other ones of the process have, by which files remember that these change nothing in their header.
     pub fn number(&self) -> u64 {
         self.number
@@ -78,6 +89,10 @@ impl<F: Filter> Filter for Arc<F> {
         claims: &Claims,
     ) -> Option<Box<dyn BodyFilter>> {
         (**self).body(request, head, claims)
+    }
+
+    fn transforms(&self, media_type: &str) -> bool {
+        (**self).transforms(media_type)
     }
 
     fn passes(&self, base: &Fields) -> bool {

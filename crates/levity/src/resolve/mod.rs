@@ -95,6 +95,9 @@ pub async fn search(
 ) -> io::Result<Found> {
     let codings = Codings::of(&files.precompressed, request);
     let recency = recency(worker, now, files.changed(named.path));
+    if has_conditions(request) {
+        disk.take_no_pipes();
+    }
     let search = Search {
         worker,
         index: &files.index,
@@ -259,18 +262,23 @@ fn first_bytes(files: &Files, request: &Request) -> Option<First> {
     if request.head.method != Method::Get {
         return None;
     }
-    let conditions = ["range", "if-none-match", "if-modified-since"];
-    let len_max = match conditions.map(|name| request.header(name)) {
-        [None, None, None] => files
+    let len_max = match has_conditions(request) {
+        true => FIRST_BYTES,
+        false => files
             .chunk_bytes
             .map_or(WHOLE_BYTES - 1, |bytes| bytes.min(WHOLE_BYTES - 1)),
-        _ => FIRST_BYTES,
     };
     Some(First {
         offset: likely_offset(request),
         len: FIRST_BYTES,
         len_max,
     })
+}
+
+/// Whether the response may be without a file, or with a part of it.
+fn has_conditions(request: &Request) -> bool {
+    let names = ["range", "if-none-match", "if-modified-since"];
+    names.iter().any(|name| request.header(name).is_some())
 }
 
 /// The likely start of the response body, where a cold open reads. The start of a suffix range is unknown

@@ -469,7 +469,7 @@ impl Writer {
                         let (found, now) = read(offset, len).await?;
                         version.confirm(&copy(found)?, &now)
                     }
-                    None => version.confirm_unsent(&now),
+                    None => version.confirm_without_evidence(&now),
                 },
             };
             if is_same {

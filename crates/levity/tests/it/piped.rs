@@ -14,9 +14,12 @@ use rustix::fs::OFlags;
 use crate::support::{Client, Launch, Server, Tree, assert_same, pass, wait_until};
 
 /// Around the fewest and the most bytes in a pipe.
-const SIZES: [usize; 7] = [65_536, 65_537, 100_000, 131_072, 131_073, 262_144, 262_145];
+const SIZES: [usize; 8] = [
+    65_536, 65_537, 131_072, 131_073, 262_145, 524_289, 1_048_575, 1_048_576,
+];
 
-const IN_PIPE: RangeInclusive<usize> = 65_537..=262_144;
+/// A larger file does not come with its open.
+const IN_PIPE: RangeInclusive<usize> = 65_537..=1_048_575;
 
 const ADMIN: &str = "[admin]\nlisten = \"unix:admin.sock\"\n";
 
@@ -220,6 +223,23 @@ fn files_that_change_in_place_leave_by_copy() {
         }
     }
     assert_eq!(sent_in_pipes(&server), 0.0);
+}
+
+/// Also by the engines that leave bytes in the page cache.
+#[test]
+fn no_engine_refers_to_files_that_change_in_place() {
+    let tree = Tree::new();
+    let bytes = tree.filled("file", 100_000);
+    for engine in ["sendfile", "readahead"] {
+        let tables = format!("{ADMIN}[disk]\n{IN_PLACE}");
+        let launch = Launch::site(tree.path(), &tables, "").engine(engine);
+        let server = launch.start();
+        tree.evict("file");
+        assert_same(&server.get("/file").body, &bytes);
+        let metrics = server.metrics(&server.own("admin.sock"));
+        let copied = metrics.sum("levity_disk_reads_total{engine=\"threads\"}");
+        assert!(copied > 0.0, "{engine}");
+    }
 }
 
 /// What has just been written may be in the middle of a change.

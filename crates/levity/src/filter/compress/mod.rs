@@ -209,6 +209,10 @@ impl Filter for Compress {
         }
     }
 
+    fn transforms(&self, media_type: &str) -> bool {
+        MediaTypes::any_include(&self.types, media_type.as_bytes())
+    }
+
     fn passes(&self, base: &Fields) -> bool {
         !hides_type(200, base) && !self.includes_type(base)
     }

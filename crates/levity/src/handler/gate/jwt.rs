@@ -1,5 +1,5 @@
-//! The gate that asks for a JSON Web Token (RFC 7519, RFC 6750). The event loop verifies codes of HS256. A signature of a
-//! private key takes a tenth of a millisecond with each key that is tried, so the pool of threads verifies it.
+//! The gate that asks for a JSON Web Token (RFC 7519, RFC 6750). The event loop verifies codes of HS256. With a public
+//! key it takes a tenth of a millisecond for each key that is tried, so the pool of threads does it.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 

@@ -200,8 +200,10 @@ impl<S: ResponseSink> Sender<'_, S> {
         // Of bytes in a pipe that have left nothing remains to compare with what follows them.
         let is_all = ready.len() as u64 >= file.remaining;
         match ready {
-            Ready::PageCache { .. } if self.sink.socket().is_none() => {
-                // To copy them here would wait for the disk if they have been evicted.
+            // To copy them here would wait for the disk if they have been evicted.
+            Ready::PageCache { .. }
+                if self.sink.socket().is_none() || !disk.sends_by_reference() =>
+            {
                 disk.read_into_memory();
                 Ok(None)
             }
@@ -331,7 +333,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         disk: &mut DiskClient<'_>,
     ) -> Result<bool, SendError> {
         let Some(range) = file.version.evidence_range() else {
-            return Ok(file.version.confirm_unsent(now));
+            return Ok(file.version.confirm_without_evidence(now));
         };
         let since = Instant::now();
         loop {
@@ -460,7 +462,9 @@ impl<S: ResponseSink> Sender<'_, S> {
         let send = async |sender: &mut Self| sender.transfer(bytes, call).await;
         let sent = self.with_hold_limit(send).await?;
         self.pace.adapt(sent, bytes);
-        if !piped.is_empty() {
+        if piped.refers_to_file() {
+            file.version.drop_evidence();
+        } else if !piped.is_empty() {
             // Those that have left are gone from the pipe. The next ones are of the same version.
             let next = piped.take(EVIDENCE_BYTES_MAX);
             let next = next.map_err(SendError::Unreadable)?;
@@ -608,7 +612,7 @@ impl FileBody {
 fn compare_evidence_inline(version: &mut Version, file: &OpenFile) -> Option<bool> {
     let inline = file.inline()?;
     let Some(range) = version.evidence_range() else {
-        return Some(version.confirm_unsent(&inline.refresh().ok()?));
+        return Some(version.confirm_without_evidence(&inline.refresh().ok()?));
     };
     let (found, now) = read_evidence_inline(range, file)?;
     Some(version.confirm(&found, &now))

@@ -177,6 +177,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             let input = self.input(&[]);
             return self.pass(filters, None, input, then, disk.trace).await;
         }
+        disk.take_no_pipes();
         while file.remaining > 0 {
             let ready = match file.ready.take() {
                 Some(ready) => ready,
