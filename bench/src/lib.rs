@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod bare_files;
 pub mod bare_http2;
 pub mod bare_tls;
 mod corpus;

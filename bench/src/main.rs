@@ -4,6 +4,7 @@
 use clap::{Parser, Subcommand};
 use levity_bench::Result;
 use levity_bench::backend::command::Backend;
+use levity_bench::bare_files::BareFiles;
 use levity_bench::bare_http2::BareHttp2;
 use levity_bench::bare_tls::BareTls;
 use levity_bench::load::attack::Attacker;
@@ -39,6 +40,8 @@ enum Command {
     Writer(Writer),
     /// Run the application behind a proxy until it is killed.
     Backend(Backend),
+    /// Run the least server of files until it is killed.
+    BareFiles(BareFiles),
     /// Run the least server of HTTP/2 until it is killed.
     BareHttp2(BareHttp2),
     /// Run the least server of TLS until it is killed.
@@ -61,6 +64,7 @@ fn main() -> Result<()> {
         Command::Subscribe(subscribe) => subscribe.run(),
         Command::Writer(writer) => writer.run(),
         Command::Backend(backend) => backend.run(),
+        Command::BareFiles(server) => server.run(),
         Command::BareHttp2(server) => server.run(),
         Command::BareTls(server) => server.run(),
         Command::Walk(walk) => walk.run(),

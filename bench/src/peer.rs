@@ -111,6 +111,27 @@ impl Row {
         Ok(Self::new(name, program, template))
     }
 
+    /// The name of [`Row::bare_files`].
+    pub const BARE_FILES: &str = "bare sendfile";
+
+    /// The bare server of files in this program.
+    ///
+    /// # Errors
+    /// This program has no path.
+    pub fn bare_files(rig: &Rig) -> Result<Self> {
+        let program = rig.own_program()?;
+        let command = [
+            &program.to_string_lossy(),
+            "bare-files",
+            "--address={address}",
+            "--root={root}",
+        ];
+        let command = Program::CommandLine(command.map(str::to_owned).into());
+        let mut row = Self::new(Self::BARE_FILES, command, "");
+        row.blanks = vec![("{root}", rig.docroot.display().to_string())];
+        Ok(row)
+    }
+
     fn new(name: &str, program: Program, template: &'static str) -> Self {
         Self {
             name: name.into(),

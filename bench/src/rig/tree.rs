@@ -57,6 +57,16 @@ pub const BLOCKS: FileSet = FileSet {
     files: 20_000,
     bytes: 4096,
 };
+/// The size of an image.
+pub const IMAGES: FileSet = FileSet {
+    files: 12_000,
+    bytes: 256 * 1024,
+};
+/// The largest files that a server reads as a whole: 3 GB, so that most of them find no free memory.
+pub const LARGE: FileSet = FileSet {
+    files: 3000,
+    bytes: 1000 * 1024,
+};
 /// A few chunks each.
 pub const MEGABYTES: FileSet = FileSet {
     files: 1000,
@@ -75,7 +85,7 @@ pub const LONG_STREAMS: FileSet = FileSet {
 /// The files of workloads that do not use [`COLD_SETS`]: 4.5 GB.
 pub const MIXED_SETS: [FileSet; 5] = [TINY, BLOCKS, MEGABYTES, STREAMS, LONG_STREAMS];
 /// From one block to a short stream, for a fast disk.
-pub const SIZE_SETS: [FileSet; 4] = [BLOCKS, FAST_SETS[0], MEGABYTES, STREAMS];
+pub const SIZE_SETS: [FileSet; 5] = [BLOCKS, FAST_SETS[0], IMAGES, LARGE, STREAMS];
 
 /// Text files that take long to compress: 100 MB.
 pub const LARGE_TEXTS: FileSet = FileSet {

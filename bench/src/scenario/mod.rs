@@ -70,8 +70,8 @@ use std::fs;
 use std::path::PathBuf;
 use t3::Handshake;
 
-/// The server's memory limit in huc-n: small, so that a fast disk fills it within the warm-up.
-const HUC_N_MEMORY_MIB: u64 = 256;
+/// The server's memory limit on a fast disk: small, so that it is full within the warm-up.
+const FAST_DISK_MEMORY_MIB: u64 = 256;
 
 /// The cold files of the workloads.
 const SETS: [&[FileSet]; 5] = [&COLD_SETS, &MIXED_SETS, &FAST_SETS, &SIZE_SETS, &[]];
@@ -105,7 +105,7 @@ pub enum Scenario {
     W13,
     /// File systems of several kinds.
     W14,
-    /// CPU time and throughput of cold files of four sizes on the machine's disk, with each engine.
+    /// CPU time and throughput of cold files of five sizes on the machine's disk, with each engine and peer.
     Engines,
     /// Throughput of files in memory, each engine compared with the baseline.
     Hot,
@@ -282,8 +282,8 @@ impl Run {
             if !may_be_slow(sets) {
                 run.setup.disk = Disk::Native;
             }
-            if sets == FAST_SETS {
-                run.setup.memory_mib.get_or_insert(HUC_N_MEMORY_MIB);
+            if sets == FAST_SETS || sets == SIZE_SETS {
+                run.setup.memory_mib.get_or_insert(FAST_DISK_MEMORY_MIB);
             }
             let mut scenarios = run.scenario.each_on(sets);
             // A workload that was requested by its name reports why it cannot run.
