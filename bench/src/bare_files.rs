@@ -92,7 +92,8 @@ mod tests {
         let ended = thread::spawn(move || answer(server, &root));
         let mut reader = BufReader::new(client.try_clone().unwrap());
         for (name, expected) in [("large", &content[..]), ("empty", &[]), ("large", &content)] {
-            write!(client, "GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            let request = format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.write_all(request.as_bytes()).unwrap();
             let header = (0..3).map(|_| {
                 let mut line = String::new();
                 reader.read_line(&mut line).unwrap();
@@ -107,7 +108,8 @@ mod tests {
             reader.read_exact(&mut body).unwrap();
             assert!(body == expected);
         }
-        write!(client, "GET /absent HTTP/1.1\r\n\r\n").unwrap();
+        let absent = b"GET /absent HTTP/1.1\r\n\r\n";
+        client.write_all(absent).unwrap();
         let error = ended.join().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
     }
