@@ -25,6 +25,7 @@ use levity_wire::encoding::Coding;
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync, unsync};
 
 use crate::files::entry::{Bytes, Content, Entry};
+use crate::files::inline_opens::InlineOpens;
 use crate::files::proof::Led;
 use crate::message::fields::Fields;
 
@@ -471,6 +472,8 @@ pub struct Cache {
     last_expiry: Cell<Instant>,
     /// Bytes that may be read into the cache until the next expiry.
     readable_bytes: Cell<u64>,
+    /// How opens of what is not cached have ended.
+    pub inline_opens: InlineOpens,
     shared: Arc<SharedCache>,
 }
 
@@ -482,6 +485,7 @@ impl Cache {
             own: RefCell::new(own),
             last_expiry: Cell::new(Instant::now()),
             readable_bytes: Cell::new(BODIES_READ_MAX),
+            inline_opens: InlineOpens::default(),
             shared,
         }
     }

@@ -47,6 +47,7 @@ pub mod cache;
 pub mod codings;
 pub mod disk_client;
 pub mod entry;
+pub mod inline_opens;
 pub mod missing_lookups;
 pub mod proof;
 pub mod root;

@@ -11,6 +11,8 @@
 //!    same: its file stays open, and the path is looked up with `O_PATH`, whose descriptor is
 //!    closed at once (`Root::open_cached_again` of `levity-disk`). If that is so for all variants,
 //!    only the time of the check changes in the worker's cache, and in the shared one every 10 ms.
+//!    While the disk is busy and the kernel knows nothing of what is asked for, most requests go on
+//!    to the next step at once (`files/inline_opens.rs`).
 //! 3. One trip to the engine: open, `fstat` and the first 128 KiB from the start of the range. A
 //!    file below 1 MiB comes whole, if the request has no conditions and memory is ample.
 //!
@@ -470,7 +472,7 @@ impl Search<'_> {
     ) -> io::Result<Opened> {
         let path = CString::new(path).map_err(|_| io::Error::from(Errno::NOENT))?;
         let opened = match disk.may_open_inline() {
-            true => self.open_cached(&path, &variants),
+            true => self.open_inline(&path, &variants),
             false => Err(io::ErrorKind::WouldBlock.into()),
         };
         match opened {
@@ -492,8 +494,26 @@ impl Search<'_> {
         }
     }
 
-    fn open_cached(&self, path: &CStr, variants: &Variants) -> io::Result<Opened> {
+    /// `WouldBlock` if the kernel does not have all of them in memory, or is not asked.
+    fn open_inline(&self, path: &CStr, variants: &Variants) -> io::Result<Opened> {
         let stale = self.worker.cache.stale(self.key).next();
+        let inline_opens = &self.worker.cache.inline_opens;
+        let is_busy = || !self.worker.core.disk.has_room(self.root.device());
+        if stale.is_none() && !inline_opens.may_try(is_busy) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let opened = self.open_cached(path, variants, stale);
+        let error = opened.as_ref().err().map(io::Error::kind);
+        inline_opens.ended(error != Some(io::ErrorKind::WouldBlock));
+        opened
+    }
+
+    fn open_cached(
+        &self,
+        path: &CStr,
+        variants: &Variants,
+        stale: Option<Arc<EntryVariants>>,
+    ) -> io::Result<Opened> {
         let known = |coding: Option<Coding>| match (&stale, coding) {
             (Some(stale), None) => Some(&stale.file),
             (stale, coding) => stale.as_ref()?.entry(coding),
