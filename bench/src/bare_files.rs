@@ -56,7 +56,11 @@ fn answer(mut socket: TcpStream, root: &Path) -> std::io::Result<()> {
         let file = File::open(root.join(path))?;
         let len = usize::try_from(file.metadata()?.len()).map_err(Error::other)?;
         let header = format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n");
-        send(&socket, header.as_bytes(), SendFlags::MORE)?;
+        let flags = match len {
+            0 => SendFlags::empty(),
+            _ => SendFlags::MORE,
+        };
+        send(&socket, header.as_bytes(), flags)?;
         let mut left = len;
         while left > 0 {
             match sendfile(&socket, &file, None, left)? {

@@ -33,9 +33,12 @@ impl Permits {
 
     /// `None` if fewer than `count` are left.
     pub(crate) fn take(&'static self, count: usize) -> Option<Permit> {
-        let before = self.taken.fetch_add(count, Ordering::Relaxed);
-        let permit = Permit(self, count);
-        (before + count <= self.max.load(Ordering::Relaxed)).then_some(permit)
+        let max = self.max.load(Ordering::Relaxed);
+        let more = |taken: usize| (taken + count <= max).then_some(taken + count);
+        let taken = self
+            .taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Permit(self, count))
     }
 }
 

@@ -219,10 +219,9 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// It grows with large responses. None at all: pipes are refused (`/proc/sys/fs/pipe-user-pages-soft`, open files).
     Counter("levity_body_spliced_bytes_total", "bytes", Total(|worker| &worker.spliced_bytes));
     /// Body bytes that the kernel sent from memory without a copy: of cached bodies from 16 KiB on, of larger files in
-    /// the page cache, and of files that were read past it into a pipe.
+    /// the page cache, and of whole cold files from 64 KiB to 1 MiB that were read into a pipe.
     ///
-    /// It grows with requests over TCP for large files in memory, and for files that are read past the page cache. None
-    /// at all: the kernel or a sandbox refuses `vmsplice` and `sendfile`, or the clients are slow.
+    /// It grows with requests over TCP for such files. None at all: the kernel or a sandbox refuses `vmsplice` and `sendfile`, or the clients are slow.
     Counter("levity_body_zero_copy_bytes_total", "bytes", Total(|worker| &worker.zero_copy_bytes));
     /// Reads past the page cache: of large files that only one client has requested, of any file that nobody has
     /// requested before while memory is short, or where `direct = "always"`.

@@ -209,6 +209,11 @@ impl<'a> DiskClient<'a> {
         self.chunk_bytes = disk.chunk_bytes;
     }
 
+    /// Whether a lookup on this connection has found nothing lately, as of `now`.
+    pub fn has_missed_lately(&self, now: Instant) -> bool {
+        self.failed_lookups_here > 0 || !self.failed_lookups.get().are_over(now)
+    }
+
     /// Reads nothing into a pipe from now on: what is read is not sent as it is, or only in part.
     pub fn take_no_pipes(&mut self) {
         self.takes_pipes = false;

@@ -2,40 +2,55 @@
 //!
 //! If the kernel has not looked the name up lately, the call fails and costs about 5 us, a tenth of the processor time of
 //! a cold file. While many cold files are requested, nearly all of these calls fail. A file that is found brings little
-//! then: its content waits for the disk too. So a few calls are made, and all again as soon as one finds something.
+//! then: its content waits for the disk too. So only a few calls are made where hardly one in [`SUCCESS_IS_WORTH`]
+//! succeeds.
 
 use std::cell::Cell;
 
-/// From so many failures in a row on, only one in as many calls is made.
-const FAILURES_MAX: u32 = 16;
+/// So many failures for one success leave the credit as it is.
+const SUCCESS_IS_WORTH: u32 = 64;
+
+/// The most failures that past successes pay for.
+const CREDIT_MAX: u32 = 16 * SUCCESS_IS_WORTH;
+
+/// Without credit one call in so many is made.
+const TRY_ONE_IN: u32 = 16;
 
 /// How the last calls of an event loop ended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct InlineOpens {
-    /// From [`FAILURES_MAX`] on, calls that were not made count too.
-    failures: Cell<u32>,
+    credit: Cell<u32>,
+    /// Since the last call without credit.
+    left_out: Cell<u32>,
+}
+
+impl Default for InlineOpens {
+    fn default() -> Self {
+        Self {
+            credit: Cell::new(SUCCESS_IS_WORTH),
+            left_out: Cell::new(0),
+        }
+    }
 }
 
 impl InlineOpens {
-    /// Whether to try the next one. `is_disk_busy` is whether an engine would be asked for the content of a file that is
-    /// found.
-    pub fn may_try(&self, is_disk_busy: impl FnOnce() -> bool) -> bool {
-        let failures = self.failures.get();
-        if failures < FAILURES_MAX || !is_disk_busy() {
+    /// Whether to make the next call, for content that an engine would have to read.
+    pub fn may_try(&self) -> bool {
+        if self.credit.get() > 0 {
             return true;
         }
-        let next = failures + 1;
-        let is_due = next == 2 * FAILURES_MAX;
-        self.failures.set(if is_due { FAILURES_MAX } else { next });
-        is_due
+        let left_out = self.left_out.get() + 1;
+        self.left_out.set(left_out % TRY_ONE_IN);
+        left_out == TRY_ONE_IN
     }
 
-    /// One has ended. `has_answer` is whether the kernel knew the file, or that it does not exist.
+    /// A call has ended. `has_answer` is whether the kernel knew the file, or that it does not exist.
     pub fn ended(&self, has_answer: bool) {
-        match has_answer {
-            true => self.failures.set(0),
-            false => self.failures.set(FAILURES_MAX.min(self.failures.get() + 1)),
-        }
+        let credit = self.credit.get();
+        self.credit.set(match has_answer {
+            true => CREDIT_MAX.min(credit + SUCCESS_IS_WORTH),
+            false => credit.saturating_sub(1),
+        });
     }
 }
 
@@ -43,33 +58,32 @@ impl InlineOpens {
 mod tests {
     use super::*;
 
-    #[test]
-    fn few_are_tried_while_all_fail() {
-        let opens = InlineOpens::default();
-        let tried = |count: u32| {
-            let tries = (0..count).filter(|_| {
-                let is_tried = opens.may_try(|| true);
-                if is_tried {
-                    opens.ended(false);
-                }
-                is_tried
-            });
-            tries.count() as u32
-        };
-        assert_eq!(tried(FAILURES_MAX), FAILURES_MAX);
-        assert_eq!(tried(10 * FAILURES_MAX), 10);
-        assert!(opens.may_try(|| false), "the disk has room");
-        opens.ended(true);
-        assert_eq!(tried(FAILURES_MAX), FAILURES_MAX);
+    /// The number of calls made of `count`, of which one in `one_in` succeeds if it is made.
+    fn tried(opens: &InlineOpens, count: u32, one_in: u32) -> u32 {
+        let tries = (1..=count).filter(|number| {
+            let is_tried = opens.may_try();
+            if is_tried {
+                opens.ended(number % one_in == 0);
+            }
+            is_tried
+        });
+        tries.count() as u32
     }
 
-    /// More than a few fail where some succeed.
     #[test]
-    fn all_are_tried_while_some_succeed() {
+    fn few_are_tried_while_all_fail_and_all_while_some_succeed() {
         let opens = InlineOpens::default();
-        for number in 0..10 * FAILURES_MAX {
-            assert!(opens.may_try(|| true));
-            opens.ended(number % FAILURES_MAX == 0);
-        }
+        let never = u32::MAX;
+        assert_eq!(tried(&opens, SUCCESS_IS_WORTH, never), SUCCESS_IS_WORTH);
+        assert_eq!(tried(&opens, 10 * TRY_ONE_IN, never), 10);
+        opens.ended(true);
+        assert_eq!(tried(&opens, 1000, SUCCESS_IS_WORTH / 2), 1000);
+        assert_eq!(tried(&opens, 100_000, SUCCESS_IS_WORTH / 2), 100_000);
+        // They pay for failures in a row, but not for any number.
+        let in_a_row = tried(&opens, 100 * CREDIT_MAX, never);
+        assert!(
+            (CREDIT_MAX - SUCCESS_IS_WORTH..10 * CREDIT_MAX).contains(&in_a_row),
+            "{in_a_row}"
+        );
     }
 }

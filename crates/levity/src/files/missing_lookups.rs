@@ -25,6 +25,11 @@ impl FailedLookups {
         self.full_at = Some(full_at + SECOND / per_second * count);
     }
 
+    /// Whether all of them were longer ago than a second at `now`.
+    pub fn are_over(&self, now: Instant) -> bool {
+        self.full_at.is_none_or(|full_at| full_at <= now)
+    }
+
     /// The delay before the next trip; `None` when there is none.
     pub fn wait(&self, now: Instant, per_second: u32) -> Option<Duration> {
         let after_one_more = self.full_at?.max(now) + SECOND / per_second;

@@ -106,7 +106,7 @@ impl Filter for Substitute {
         }
     }
 
-    fn transforms(&self, media_type: &str) -> bool {
+    fn transforms(&self, _: &Request, media_type: &str) -> bool {
         MediaTypes::any_include(&self.types, media_type.as_bytes())
     }
 

@@ -29,9 +29,9 @@ pub trait Filter: Send + Sync {
         None
     }
 
-    /// Whether it may transform the body of a file whose media type is `media_type`. If so, the file is not read in a form that
-    /// only a socket takes.
-    fn transforms(&self, _media_type: &str) -> bool {
+    /// Whether it may transform the body of a file for `request` whose media type is `media_type`. If so, the file is not read
+    /// in a form that only a socket takes.
+    fn transforms(&self, _request: &Request, _media_type: &str) -> bool {
         false
     }
 
@@ -61,9 +61,10 @@ impl Filters {
         &self.list
     }
 
-    /// Whether one of them may transform the body of a file whose media type is `media_type`.
-    pub fn transform(&self, media_type: &str) -> bool {
-        self.list.iter().any(|filter| filter.transforms(media_type))
+    /// Whether one of them may transform the body of a file for `request` whose media type is `media_type`.
+    pub fn transform(&self, request: &Request, media_type: &str) -> bool {
+        let mut filters = self.list.iter();
+        filters.any(|filter| filter.transforms(request, media_type))
     }
 
     /// A number that no other ones of the process have, by which files remember that these change nothing in their header.
@@ -91,8 +92,8 @@ impl<F: Filter> Filter for Arc<F> {
         (**self).body(request, head, claims)
     }
 
-    fn transforms(&self, media_type: &str) -> bool {
-        (**self).transforms(media_type)
+    fn transforms(&self, request: &Request, media_type: &str) -> bool {
+        (**self).transforms(request, media_type)
     }
 
     fn passes(&self, base: &Fields) -> bool {

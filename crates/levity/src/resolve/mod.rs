@@ -100,18 +100,20 @@ pub async fn search(
     if has_conditions(request) {
         disk.take_no_pipes();
     }
+    let first = first_bytes(files, request);
     let search = Search {
         worker,
         index: &files.index,
         root: files.root.current()?,
         key: named.key,
+        is_for_content: first.is_some() && !has_conditions(request),
         asked: Some((named.asked, rules, Sought::File)),
         recency,
         check: Check::begin(now),
         codings,
         original: None,
         watched: None,
-        first: first_bytes(files, request),
+        first,
     };
     search.run(named.path, disk).await
 }
@@ -142,6 +144,7 @@ pub async fn is_file(
                 index: &files.index,
                 root: files.root.current()?,
                 key: named.key,
+                is_for_content: false,
                 asked: Some((named.asked, rules, Sought::Script)),
                 recency,
                 check: Check::begin(now),
@@ -191,6 +194,7 @@ pub async fn variant(
         index: &[],
         root: root.clone(),
         key,
+        is_for_content: false,
         asked: None,
         recency,
         check: Check::begin(recency.now),
@@ -308,6 +312,8 @@ struct Search<'a> {
     /// The root of the files at present.
     root: Arc<Root>,
     key: &'a [u8],
+    /// The response is without use until the content is there.
+    is_for_content: bool,
     /// The path as in a request, the rules of the location, and what is to be there; `None` for what no path names.
     asked: Option<(&'a [u8], Rules<'a, 'a>, Sought)>,
     recency: Recency,
@@ -472,7 +478,7 @@ impl Search<'_> {
     ) -> io::Result<Opened> {
         let path = CString::new(path).map_err(|_| io::Error::from(Errno::NOENT))?;
         let opened = match disk.may_open_inline() {
-            true => self.open_inline(&path, &variants),
+            true => self.open_inline(&path, &variants, disk),
             false => Err(io::ErrorKind::WouldBlock.into()),
         };
         match opened {
@@ -495,11 +501,20 @@ impl Search<'_> {
     }
 
     /// `WouldBlock` if the kernel does not have all of them in memory, or is not asked.
-    fn open_inline(&self, path: &CStr, variants: &Variants) -> io::Result<Opened> {
+    fn open_inline(
+        &self,
+        path: &CStr,
+        variants: &Variants,
+        disk: &DiskClient<'_>,
+    ) -> io::Result<Opened> {
         let stale = self.worker.cache.stale(self.key).next();
         let inline_opens = &self.worker.cache.inline_opens;
-        let is_busy = || !self.worker.core.disk.has_room(self.root.device());
-        if stale.is_none() && !inline_opens.may_try(is_busy) {
+        let may_wait = self.is_for_content
+            && stale.is_none()
+            && !self.worker.core.disk.has_room(self.root.device())
+            // Names that the kernel knows to be absent do not count as lookups.
+            && !disk.has_missed_lately(self.recency.now);
+        if may_wait && !inline_opens.may_try() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let opened = self.open_cached(path, variants, stale);

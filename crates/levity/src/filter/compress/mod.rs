@@ -209,8 +209,9 @@ impl Filter for Compress {
         }
     }
 
-    fn transforms(&self, media_type: &str) -> bool {
+    fn transforms(&self, request: &Request, media_type: &str) -> bool {
         MediaTypes::any_include(&self.types, media_type.as_bytes())
+            && !self.choices(request).is_empty()
     }
 
     fn passes(&self, base: &Fields) -> bool {

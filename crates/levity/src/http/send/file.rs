@@ -462,8 +462,8 @@ impl<S: ResponseSink> Sender<'_, S> {
         let send = async |sender: &mut Self| sender.transfer(bytes, call).await;
         let sent = self.with_hold_limit(send).await?;
         self.pace.adapt(sent, bytes);
-        if piped.refers_to_file() {
-            file.version.drop_evidence();
+        if sent > 0 && piped.refers_to_file() {
+            keep_referred_evidence(file, sent);
         } else if !piped.is_empty() {
             // Those that have left are gone from the pipe. The next ones are of the same version.
             let next = piped.take(EVIDENCE_BYTES_MAX);
@@ -605,6 +605,18 @@ impl FileBody {
     pub(super) fn advance(&mut self, bytes: usize) {
         self.offset += bytes as u64;
         self.remaining -= bytes as u64;
+    }
+}
+
+/// Takes the end of the `sent` bytes for evidence, which were sent by reference. There is none if they may have changed since.
+fn keep_referred_evidence(file: &mut FileBody, sent: usize) {
+    let bytes = sent.min(EVIDENCE_BYTES_MAX);
+    let start = file.offset + (sent - bytes) as u64;
+    match read_evidence_inline((start, bytes), &file.file) {
+        Some((found, now)) if file.version.judge(&now) == Verdict::Same => {
+            file.version.keep_evidence(start, &found);
+        }
+        _ => file.version.drop_evidence(),
     }
 }
 
