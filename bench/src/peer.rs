@@ -399,7 +399,7 @@ impl Server {
             .join("servers")
             .join(row.name.replace(' ', "-"));
         create_dir_for_nobody(&dir)?;
-        let (address, admin) = (free_address()?, free_address()?);
+        let [address, admin] = free_addresses()?;
         let configuration = dir.join(row.configuration());
         let text = fill_in(row, &dir, &rig.docroot, address, admin);
         fs::write(&configuration, text).context(|| format!("write {}", configuration.display()))?;
@@ -599,11 +599,16 @@ fn fill_in(row: &Row, dir: &Path, root: &Path, address: SocketAddr, admin: Socke
         .replace("{admin}", &admin.to_string())
 }
 
-/// A loopback port that was free a moment ago: peers cannot choose one and report it.
-fn free_address() -> Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
-        .context(|| "find a free port".into())
+/// Loopback ports that were free a moment ago: peers cannot choose one and report it.
+fn free_addresses() -> Result<[SocketAddr; 2]> {
+    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    // Both are held until both are known: the kernel may give a port again that has become free.
+    let listeners = listen().and_then(|first| Ok([first, listen()?]));
+    let addresses = listeners.and_then(|[first, second]| {
+        let addresses = [first.local_addr()?, second.local_addr()?];
+        Ok(addresses)
+    });
+    addresses.context(|| "find free ports".into())
 }
 
 #[cfg(test)]
