@@ -1,9 +1,8 @@
 //! Whether to ask the kernel on the loop for a file that is not in the cache.
 //!
-//! If the kernel has not looked the name up lately, the call fails and costs about 5 us, a tenth of the processor time of
-//! a cold file. While many cold files are requested, nearly all of these calls fail. A file that is found brings little
-//! then: its content waits for the disk too. So only a few calls are made where hardly one in [`SUCCESS_IS_WORTH`]
-//! succeeds.
+//! If the kernel has not looked the name up lately, the call fails, and has cost a tenth of the processor time of a cold
+//! file. While many cold files are requested, nearly all of these calls fail. A file that is found brings little then: its
+//! content waits for the disk too. So only a few calls are made where hardly one in 64 succeeds.
 
 use std::cell::Cell;
 
