@@ -517,9 +517,12 @@ impl Search<'_> {
         if may_wait && !inline_opens.may_try() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
+        let is_renewed = stale.is_some();
         let opened = self.open_cached(path, variants, stale);
-        let error = opened.as_ref().err().map(io::Error::kind);
-        inline_opens.ended(error != Some(io::ErrorKind::WouldBlock));
+        if !is_renewed {
+            let error = opened.as_ref().err().map(io::Error::kind);
+            inline_opens.ended(error != Some(io::ErrorKind::WouldBlock));
+        }
         opened
     }
 

@@ -462,9 +462,12 @@ impl<S: ResponseSink> Sender<'_, S> {
         let send = async |sender: &mut Self| sender.transfer(bytes, call).await;
         let sent = self.with_hold_limit(send).await?;
         self.pace.adapt(sent, bytes);
-        if sent > 0 && piped.refers_to_file() {
+        if piped.is_empty() {
+            return Ok(sent);
+        }
+        if piped.refers_to_file() {
             keep_referred_evidence(file, sent);
-        } else if !piped.is_empty() {
+        } else {
             // Those that have left are gone from the pipe. The next ones are of the same version.
             let next = piped.take(EVIDENCE_BYTES_MAX);
             let next = next.map_err(SendError::Unreadable)?;
@@ -610,6 +613,9 @@ impl FileBody {
 
 /// Takes the end of the `sent` bytes for evidence, which were sent by reference. There is none if they may have changed since.
 fn keep_referred_evidence(file: &mut FileBody, sent: usize) {
+    if sent == 0 {
+        return;
+    }
     let bytes = sent.min(EVIDENCE_BYTES_MAX);
     let start = file.offset + (sent - bytes) as u64;
     match read_evidence_inline((start, bytes), &file.file) {
