@@ -120,16 +120,17 @@ impl Row {
     /// This program has no path.
     pub fn bare_files(rig: &Rig) -> Result<Self> {
         let program = rig.own_program()?;
-        let command = [
-            &program.to_string_lossy(),
-            "bare-files",
-            "--address={address}",
-            "--root={root}",
-        ];
-        let command = Program::CommandLine(command.map(str::to_owned).into());
-        let mut row = Self::new(Self::BARE_FILES, command, "");
+        let mut row = Self::bare(Self::BARE_FILES, &program, &["bare-files", "--root={root}"]);
         row.blanks = vec![("{root}", rig.docroot.display().to_string())];
         Ok(row)
+    }
+
+    /// A bare server in this program, as the `words` behind its name say.
+    fn bare(name: &str, program: &Path, words: &[&str]) -> Self {
+        let program = program.to_string_lossy();
+        let all = [&*program].into_iter().chain(words.iter().copied());
+        let command = all.chain(["--address={address}"]).map(str::to_owned);
+        Self::new(name, Program::CommandLine(command.collect()), "")
     }
 
     fn new(name: &str, program: Program, template: &'static str) -> Self {
@@ -603,12 +604,12 @@ fn fill_in(row: &Row, dir: &Path, root: &Path, address: SocketAddr, admin: Socke
 fn free_addresses() -> Result<[SocketAddr; 2]> {
     let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     // Both are held until both are known: the kernel may give a port again that has become free.
-    let listeners = listen().and_then(|first| Ok([first, listen()?]));
-    let addresses = listeners.and_then(|[first, second]| {
-        let addresses = [first.local_addr()?, second.local_addr()?];
-        Ok(addresses)
-    });
-    addresses.context(|| "find free ports".into())
+    let find = || {
+        let [first, second] = [listen()?, listen()?];
+        Ok([first.local_addr()?, second.local_addr()?])
+    };
+    let found: std::io::Result<_> = find();
+    found.context(|| "find free ports".into())
 }
 
 #[cfg(test)]

@@ -36,14 +36,8 @@ impl Row {
     /// # Errors
     /// This program has no path.
     pub fn bare_http2(rig: &Rig) -> Result<Self> {
-        let program = rig.own_program()?;
-        let command = [
-            &program.to_string_lossy(),
-            "bare-http2",
-            "--address={address}",
-        ];
-        let command = command.map(str::to_owned).into();
-        Ok(Self::new("hyper", Program::CommandLine(command), "").requested_over_http2())
+        let row = Self::bare("hyper", &rig.own_program()?, &["bare-http2"]);
+        Ok(row.requested_over_http2())
     }
 
     /// Levity for clients that begin with HTTP/2.

@@ -38,18 +38,12 @@ impl Row {
     /// The bare server of TLS in this program, which has no files. [`Row::over_tls`] completes it.
     #[must_use]
     pub fn bare_tls(program: &Path) -> Self {
-        let command = [
-            &program.to_string_lossy(),
+        let words = [
             "bare-tls",
-            "--address={address}",
             "--certificate={tls}/ecdsa.pem",
             "--key={tls}/ecdsa.key",
         ];
-        Self::new(
-            Self::BARE,
-            Program::CommandLine(command.map(str::to_owned).into()),
-            "",
-        )
+        Self::bare(Self::BARE, program, &words)
     }
 
     /// The same over TLS, with the certificates in this folder.

@@ -345,12 +345,13 @@ impl<'a> Handling<'a> {
     ) -> io::Result<Found> {
         let (worker, now) = (self.worker, self.disk.trace.step_began());
         let (rules, _, disk) = self.searching(request, location);
-        let is_transformed = |name: &[u8]| location.filters.transform(request, mime::of(name));
+        let transform = |name: &[u8]| location.filters.transform(request, mime::of(name));
         let is_folder = named.path.is_empty() || named.path.ends_with(b"/");
-        if match is_folder {
-            true => files.index.iter().any(|index| is_transformed(index)),
-            false => is_transformed(named.path),
-        } {
+        let is_transformed = match is_folder {
+            true => files.index.iter().any(|index| transform(index)),
+            false => transform(named.path),
+        };
+        if is_transformed {
             disk.take_no_pipes();
         }
         resolve::search(worker, files, request, named, (rules, now), disk).await

@@ -97,16 +97,17 @@ pub async fn search(
 ) -> io::Result<Found> {
     let codings = Codings::of(&files.precompressed, request);
     let recency = recency(worker, now, files.changed(named.path));
-    if has_conditions(request) {
+    let is_conditional = has_conditions(request);
+    if is_conditional {
         disk.take_no_pipes();
     }
-    let first = first_bytes(files, request);
+    let first = first_bytes(files, request, is_conditional);
     let search = Search {
         worker,
         index: &files.index,
         root: files.root.current()?,
         key: named.key,
-        is_for_content: first.is_some() && !has_conditions(request),
+        is_for_content: first.is_some() && !is_conditional,
         asked: Some((named.asked, rules, Sought::File)),
         recency,
         check: Check::begin(now),
@@ -264,11 +265,11 @@ fn is_torn(error: &io::Error) -> bool {
 }
 
 /// The read to combine with a cold open for `request`.
-fn first_bytes(files: &Files, request: &Request) -> Option<First> {
+fn first_bytes(files: &Files, request: &Request, is_conditional: bool) -> Option<First> {
     if request.head.method != Method::Get {
         return None;
     }
-    let len_max = match has_conditions(request) {
+    let len_max = match is_conditional {
         true => FIRST_BYTES,
         false => files
             .chunk_bytes
